@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
+from rbench.attacks import AttackMethod
 from rbench.schema import Strict
 from rbench.schema.common import Positive
 
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from rbench.schema import TaskSpec
 
 VERSION = 1
-TITLE = "Harmless words before or behind"
-REFERENCE = "wallace2019universal"
-NEEDS = ()
-QUERIES_PER_WORD = 6.0
 WORDS = (
     *(
         "afternoon",
@@ -84,29 +81,35 @@ class Options(Strict):
     where: Literal["before", "behind", "both"] = "both"
 
 
-def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
-    """The attack on a victim of `rbench.attack`. Of several columns, words go to those that are not protected."""
-    from textattack import Attack
-    from textattack.goal_functions import UntargetedClassification
-    from textattack.search_methods import GreedySearch
-    from textattack.transformations import Transformation
+class AppendAttack(AttackMethod[Options]):
+    title = "Harmless words before or behind"
+    reference = "wallace2019universal"
+    queries_per_word = 6.0
 
-    class Ends(Transformation):  # type: ignore[misc]
-        """All texts with one word more at an end, as long as words are left."""
+    def build(self, victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+        """Return the attack on a victim of `rbench.attack`. Of several columns, words go to those that are not
+        protected."""
+        from textattack import Attack
+        from textattack.goal_functions import UntargetedClassification
+        from textattack.search_methods import GreedySearch
+        from textattack.transformations import Transformation
 
-        def _get_transformations(self, current_text: Any, indices_to_modify: Any) -> list[Any]:
-            steps, text = 0, current_text
-            while (text := text.attack_attrs.get("previous_attacked_text")) is not None:
-                steps += 1
-            if steps >= options.m or not indices_to_modify:
-                return []
-            made = []
-            if options.where != "behind":
-                first = min(indices_to_modify)
-                made += [current_text.insert_text_before_word_index(first, word) for word in options.words]
-            if options.where != "before":
-                last = max(indices_to_modify)
-                made += [current_text.insert_text_after_word_index(last, word) for word in options.words]
-            return made
+        class Ends(Transformation):  # type: ignore[misc]
+            """All texts with one word more at an end, as long as words are left."""
 
-    return Attack(UntargetedClassification(victim), [], Ends(), GreedySearch())
+            def _get_transformations(self, current_text: Any, indices_to_modify: Any) -> list[Any]:
+                steps, text = 0, current_text
+                while (text := text.attack_attrs.get("previous_attacked_text")) is not None:
+                    steps += 1
+                if steps >= options.m or not indices_to_modify:
+                    return []
+                made = []
+                if options.where != "behind":
+                    first = min(indices_to_modify)
+                    made += [current_text.insert_text_before_word_index(first, word) for word in options.words]
+                if options.where != "before":
+                    last = max(indices_to_modify)
+                    made += [current_text.insert_text_after_word_index(last, word) for word in options.words]
+                return made
+
+        return Attack(UntargetedClassification(victim), [], Ends(), GreedySearch())

@@ -26,6 +26,7 @@ from contextlib import suppress
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from rbench.attacks import AttackMethod
 from rbench.noise.lookalikes import LIKE
 from rbench.noise.zerowidth import INVISIBLE
 from rbench.schema import Strict
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from rbench.schema import TaskSpec
 
 VERSION = 1
-TITLE = "Characters that may not be seen"
-REFERENCE = "boucher2022bad"
-NEEDS = ()
-QUERIES_PER_WORD = 20.0
 
 PDF, LRO, RLO, LRI, PDI = "\u202c", "\u202d", "\u202e", "\u2066", "\u2069"
 """Unicode's controls: pop, overrides to the right and to the left, isolate to the right, and pop of an isolate."""
@@ -110,19 +107,24 @@ def text_of(original: Any, places: Sequence[tuple[int, int]], vector: Any, way: 
     return original.replace_words_at_indices(list(at), new)
 
 
-def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
-    """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from textattack import Attack
-    from textattack.goal_functions import UntargetedClassification
-    from textattack.transformations import WordSwap
+class CharacterAttack(AttackMethod[Options]):
+    title = "Characters that may not be seen"
+    reference = "boucher2022bad"
+    queries_per_word = 20.0
 
-    class Anywhere(WordSwap):  # type: ignore[misc]
-        """Says which words may be changed. The search makes the texts."""
+    def build(self, victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+        """Return the attack on a victim of `rbench.attack`; it is the same for every task."""
+        from textattack import Attack
+        from textattack.goal_functions import UntargetedClassification
+        from textattack.transformations import WordSwap
 
-        def _get_transformations(self, current_text: Any, indices_to_modify: Any) -> list[Any]:
-            return []
+        class Anywhere(WordSwap):  # type: ignore[misc]
+            """Says which words may be changed. The search makes the texts."""
 
-    return Attack(UntargetedClassification(victim), [], Anywhere(), evolution(options))
+            def _get_transformations(self, current_text: Any, indices_to_modify: Any) -> list[Any]:
+                return []
+
+        return Attack(UntargetedClassification(victim), [], Anywhere(), evolution(options))
 
 
 def evolution(options: Options) -> SearchMethod:

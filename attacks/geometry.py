@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rbench.attacks import AttackMethod
 from rbench.schema import ResourceKind, Variant
 from rbench.words.substitution.options import (
     CANDIDATE_NEEDS,
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 
 VERSION = 2
 
-TITLE = "Geometry attack"
-REFERENCE = "meng2022selfsupervised"
-NEEDS = CANDIDATE_NEEDS
-GRADIENTS = True
-SERVES = ("classification", "similarity")
-QUERIES_PER_WORD = 1.0
-
 
 class Options(GeometryOptions):
     """What may be set. The defaults are the variant `printed`, Algorithm 1; the paper prints `max_words`."""
@@ -49,13 +43,20 @@ class Options(GeometryOptions):
     }
 
 
-def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """The kinds of resources that the attack opens with these options."""
-    return options.needed
+class GeometryAttack(AttackMethod[Options]):
+    title = "Geometry attack"
+    reference = "meng2022selfsupervised"
+    resources = CANDIDATE_NEEDS
+    gradients = True
+    serves = ("classification", "similarity")
+    queries_per_word = 1.0
 
+    def needs(self, options: Options) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that the attack opens with these options."""
+        return options.needed
 
-def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
-    """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from rbench.recipes import geometry
+    def build(self, victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+        """Return the attack on a victim of `rbench.attack`; it is the same for every task."""
+        from rbench.recipes import geometry
 
-    return geometry.build(victim, resources, options)
+        return geometry.build(victim, resources, options)

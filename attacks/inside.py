@@ -7,9 +7,9 @@ each step, and `beam` keeps the best eight texts. `gradient` takes words in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from rbench.attacks import AttackMethod
 from rbench.schema import ResourceKind, Space, Strict
 
 if TYPE_CHECKING:
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from rbench.schema import TaskSpec
 
 VERSION = 1
-TITLE = "A search in a space"
-REFERENCE = ("jin2020bert", "ren2019generating")
-NEEDS = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
-QUERIES_PER_WORD = 5.0
 
 
 class Options(Strict):
@@ -31,21 +27,22 @@ class Options(Strict):
     search: Literal["deletion", "pwws", "greedy", "beam", "gradient", "random"] = "deletion"
 
 
-def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """The kinds of resources that the space needs."""
-    return options.space.needed
+class SpaceAttack(AttackMethod[Options]):
+    title = "A search in a space"
+    reference = ("jin2020bert", "ren2019generating")
+    resources = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
+    queries_per_word = 5.0
 
+    def needs(self, options: Options) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that the space needs."""
+        return options.space.needed
 
-def gradients(parameters: Mapping[str, Any]) -> bool:
-    """Whether the attack with these options asks the victim for gradients."""
-    return bool(parameters["search"] == "gradient")
+    def uses_gradients(self, options: Options) -> bool:
+        """Return whether the search follows gradients."""
+        return options.search == "gradient"
 
+    def build(self, victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+        """Return the attack on a victim of `rbench.attack`; it is the same for every task."""
+        from rbench.recipes import space
 
-GRADIENTS = gradients
-
-
-def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
-    """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from rbench.recipes import space
-
-    return space.build(victim, resources, options.space, space.searched(options.search))
+        return space.build(victim, resources, options.space, space.searched(options.search))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rbench.attacks import AttackMethod
 from rbench.schema import ResourceKind, Variant
 from rbench.words.substitution.options import (
     CANDIDATE_NEEDS,
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 
 VERSION = 2
 
-TITLE = "Random substitutions"
-REFERENCE = ""
-NEEDS = CANDIDATE_NEEDS
-SERVES = ("classification", "similarity")
-QUERIES_PER_WORD = 0.2
-CONTROL = True
-
 
 class Options(AttackOptions):
     """The candidates and the budget of the Geometry attack's variant."""
@@ -45,13 +39,19 @@ class Options(AttackOptions):
     }
 
 
-def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """The kinds of resources that the attack opens with these options."""
-    return options.needed
+class RandomAttack(AttackMethod[Options]):
+    title = "Random substitutions"
+    resources = CANDIDATE_NEEDS
+    serves = ("classification", "similarity")
+    queries_per_word = 0.2
+    control = True
 
+    def needs(self, options: Options) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that the attack opens with these options."""
+        return options.needed
 
-def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
-    """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from rbench.recipes import substitutes
+    def build(self, victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+        """Return the attack on a victim of `rbench.attack`; it is the same for every task."""
+        from rbench.recipes import substitutes
 
-    return substitutes.build_random(victim, resources, options)
+        return substitutes.build_random(victim, resources, options)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rbench.attacks import AttackMethod
 from rbench.schema import ResourceKind, Space, Strict
 
 if TYPE_CHECKING:
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from rbench.schema import TaskSpec
 
 VERSION = 1
-TITLE = "The strongest attack in a space"
-REFERENCE = "croce2020reliable"
-NEEDS = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
-QUERIES_PER_WORD = 20.0
 
 
 class Options(Strict):
@@ -28,13 +25,18 @@ class Options(Strict):
     space: Space = Space()
 
 
-def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """The kinds of resources that the space needs."""
-    return options.space.needed
+class StrongestAttack(AttackMethod[Options]):
+    title = "The strongest attack in a space"
+    reference = "croce2020reliable"
+    resources = ("word_vectors", "synonyms", "pos_tagger", "stopwords")
+    queries_per_word = 20.0
 
+    def needs(self, options: Options) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that the space needs."""
+        return options.space.needed
 
-def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
-    """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from rbench.recipes import ensemble, space
+    def build(self, victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+        """Return the attack on a victim of `rbench.attack`; it is the same for every task."""
+        from rbench.recipes import ensemble, space
 
-    return space.build(victim, resources, options.space, ensemble.Strongest(options.space))
+        return space.build(victim, resources, options.space, ensemble.Strongest(options.space))

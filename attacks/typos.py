@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from rbench.attacks import AttackMethod
 from rbench.noise.typos import BESIDE
 from rbench.schema import Strict
 from rbench.schema.common import Positive
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from rbench.schema import TaskSpec
 
 VERSION = 1
-TITLE = "Typing errors, the worst few"
-REFERENCE = "abadrocamora2024revisiting"
-NEEDS = ()
-QUERIES_PER_WORD = 60.0
 
 
 class Options(Strict):
@@ -54,23 +51,30 @@ def edits(word: str) -> Iterator[str]:
     yield from (one for one in made if one != word)
 
 
-def build(victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
-    """The attack on a victim of `rbench.attack`; it is the same for every task."""
-    from textattack import Attack
-    from textattack.goal_functions import UntargetedClassification
-    from textattack.search_methods import GreedySearch
-    from textattack.transformations import WordSwap
+class TypoAttack(AttackMethod[Options]):
+    title = "Typing errors, the worst few"
+    reference = "abadrocamora2024revisiting"
+    queries_per_word = 60.0
 
-    class Edits(WordSwap):  # type: ignore[misc]
-        """All texts that are one edit away, as long as edits are left."""
+    def build(self, victim: Any, resources: Any, options: Options, task: TaskSpec) -> Attack:
+        """Return the attack on a victim of `rbench.attack`; it is the same for every task."""
+        from textattack import Attack
+        from textattack.goal_functions import UntargetedClassification
+        from textattack.search_methods import GreedySearch
+        from textattack.transformations import WordSwap
 
-        def _get_replacement_words(self, word: str) -> list[str]:
-            return list(edits(word))
+        class Edits(WordSwap):  # type: ignore[misc]
+            """All texts that are one edit away, as long as edits are left."""
 
-        def _get_transformations(self, current_text: Any, indices_to_modify: Any) -> list[Any]:
-            steps, text = 0, current_text
-            while (text := text.attack_attrs.get("previous_attacked_text")) is not None:
-                steps += 1
-            return super()._get_transformations(current_text, sorted(indices_to_modify)) if steps < options.k else []
+            def _get_replacement_words(self, word: str) -> list[str]:
+                return list(edits(word))
 
-    return Attack(UntargetedClassification(victim), [], Edits(), GreedySearch())
+            def _get_transformations(self, current_text: Any, indices_to_modify: Any) -> list[Any]:
+                steps, text = 0, current_text
+                while (text := text.attack_attrs.get("previous_attacked_text")) is not None:
+                    steps += 1
+                return (
+                    super()._get_transformations(current_text, sorted(indices_to_modify)) if steps < options.k else []
+                )
+
+        return Attack(UntargetedClassification(victim), [], Edits(), GreedySearch())

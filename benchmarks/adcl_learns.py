@@ -38,7 +38,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -53,7 +52,7 @@ from rbench.schema import EncoderSpec, ResourceChoice
 from rbench.score.statistics import wilson
 from rbench.train import batches, moco
 from rbench.train.loop import pretrain
-from rbench.train.moco import Held, MoCo, MoCoObjective
+from rbench.train.moco import MoCo, MoCoObjective, QueueState
 from rbench.train.objectives import adcl
 from rbench.words.resources import Resources
 
@@ -119,7 +118,7 @@ def measured(args: argparse.Namespace, part: Part) -> None:
     """All rows of a part; each is printed and written when it is there."""
     spec, texts, test, old = part.spec, part.texts, part.test, part.old
     assert spec.train is not None
-    steps = batches.steps(spec.train, len(texts) - batches.held_out(len(texts)), False)
+    steps = batches.count_steps(spec.train, len(texts) - batches.count_held_out(len(texts)), False)
     rate, dim = spec.train.learning_rate, 96 if args.part == "mini" else 384
     slow_keys = {"momentum": old["momentum"]}
     rows: dict[str, tuple[dict[str, Any], float | None]] = {
@@ -129,15 +128,15 @@ def measured(args: argparse.Namespace, part: Part) -> None:
         "slow heads": (SLOW, rate),
         "slow keys": (slow_keys, rate),
         "frozen, before": ({**old, "head_learning_rate": rate}, FROZEN),
-        "frozen, after": ({"head_learning_rate": moco.head_learning_rate(rate, steps, dim)}, FROZEN),
+        "frozen, after": ({"head_learning_rate": moco.fit_head_rate(rate, steps, dim)}, FROZEN),
     }
     about = {
         "encoder": spec.name,
         "train": spec.train.model_dump(mode="json"),
         "texts": len(texts),
         "steps": steps,
-        "momentum of `auto`": moco.momentum(steps),
-        "head_learning_rate of `auto`": moco.head_learning_rate(rate, steps, dim),
+        "momentum of `auto`": moco.fit_momentum(steps),
+        "head_learning_rate of `auto`": moco.fit_head_rate(rate, steps, dim),
         "at chance": {"loss": math.log(len(test)), "top_1": 1 / len(test), "n": len(test)},
     }
     for name in args.rows or rows:
@@ -156,19 +155,19 @@ def row(part: Part, options: dict[str, Any], rate: float | None, seed: int) -> d
     spec = spec.model_copy(update={"train": train})
     kept: list[MoCoObjective] = []
 
-    def build(chosen: adcl.Options, *args: Any, **more: Any) -> MoCoObjective:
-        kept.append(adcl.build(chosen, *args, **more))
-        return kept[-1]
+    class KeptTraining(adcl.AdclTraining):
+        def build(self, *arguments: Any) -> MoCoObjective:
+            kept.append(super().build(*arguments))
+            return kept[-1]
 
     begun = time.perf_counter()
     scores: dict[str, float] = {}
     if rate is None:
         transformers.set_seed(seed)
-        build(adcl.Options(**given), spec, base, resources=resources)
+        KeptTraining().build(adcl.Options(**given), spec, base, resources)
     else:
-        module: Any = SimpleNamespace(Options=adcl.Options, build=build, NEEDS=adcl.NEEDS)
         with tempfile.TemporaryDirectory() as out:
-            scores = pretrain(spec, base, part.texts, Path(out), seed=seed, module=module, resources=resources)
+            scores = pretrain(spec, base, part.texts, Path(out), seed=seed, module=KeptTraining(), resources=resources)
     seconds = time.perf_counter() - begun
     return {"seed": seed, **on_test(kept[0].model, part.test), "training": scores, "seconds": round(seconds, 1)}
 
@@ -183,7 +182,7 @@ def on_test(model: MoCo, texts: Sequence[str]) -> dict[str, Any]:
     keys = torch.cat([model.z(model.key_encoder, model.key_head, positives[k : k + 64]) for k in range(0, len(z), 64)])
     own = torch.arange(len(texts))
     hits = int(((z @ keys.T).argmax(dim=1) == own).sum())
-    loss = model.losses(z, Held(keys, own)).mean()
+    loss = model.losses(z, QueueState(keys, own)).mean()
     spread = wilson(hits, len(texts))
     assert spread is not None
     return {

@@ -69,7 +69,7 @@ def main() -> int:
     data = open_task(task, args.data)
     encoder = SentenceEncoder.open(args.encoder, pooling="mean", name=args.encoder.name)
     context = FinetuneContext(encoder, data, task.training, args.seed, "cpu", lambda done, total, text: None)
-    scorer, scores = cosine.run(cosine.Options(), context)
+    scorer, scores = cosine.CosineStrategy().run(cosine.Options(), context)
     profile = config.load_resources(ResourceChoice(profile=args.resources), registry)
     records = []
     for name in args.recipes:
@@ -116,7 +116,7 @@ def theirs(
             start = time.perf_counter()
             result = plain.attack(
                 OrderedDict(zip(task.columns, example.texts, strict=True)),
-                attacked_kind(task).truth(example, task).given,
+                attacked_kind(task).truth(example, task).for_textattack,
             )
             found = outcome(result) | {"seconds": time.perf_counter() - start}
             records.append(compared(spec.name, example, found, ours[example.id], scorer))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rbench.words.substitution.batched import at_most
-from rbench.words.substitution.segmentation import spans_of
+from rbench.words.substitution.segmentation import find_words
 
 
 class Plain:
@@ -26,12 +26,12 @@ class Plain:
 
     def __call__(self, row: int) -> str:
         text, touched = self.args.texts[row], set[int]()
-        budget = at_most(self.args.max_words, self.args.share)(len(spans_of((text,))))
+        budget = at_most(self.args.max_words, self.args.share)(len(find_words((text,))))
         for _ in range(budget):
             z, v, norms = self.gradients(text, row)
             found: list[str] = []
             for place in sorted(norms, key=lambda place: -norms[place]):
-                _, start, end = spans_of((text,))[place]
+                _, start, end = find_words((text,))[place]
                 if place in touched or text[start:end].lower() in self.stopwords:
                     continue
                 touched.add(place)
@@ -63,7 +63,7 @@ class Plain:
         z = self.task.head(self.encoder(inputs_embeds=embeddings, **inputs))
         v, G = torch.autograd.grad(self.task.loss(z, [row]).sum(), (z, embeddings))
         norms = {}
-        for place, (_, start, end) in enumerate(spans_of((text,))):
+        for place, (_, start, end) in enumerate(find_words((text,))):
             pieces = [k for k, (a, b) in enumerate(offsets) if a < end and b > start]
             if pieces:
                 norms[place] = float(G[0, pieces].mean(dim=0).norm())

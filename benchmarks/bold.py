@@ -8,7 +8,7 @@ be there. `sd` is the standard deviation of the success rate between trainings, 
 varies). Columns are attacked with texts of their own; a training is as good in each of them.
 
 A table has bold where a column has an entry that is significantly worse than the best: exact McNemar tests of the best
-against the others, corrected by `rbench.verdicts.pairing.corrected` over all pairs of all columns. Beside it stands the
+against the others, corrected by Holm over all pairs of all columns. Beside it stands the
 share of columns that have bold where the pairs of each column are corrected for themselves.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.score.paired import holm
+from rbench.score.paired import correct_by_holm
 from rbench.verdicts.pairing import ALPHA
 
 ENCODERS, COLUMNS, SPREADS, TEXTS = (2, 4, 8), (1, 10), (0, 3, 8), 100
@@ -52,9 +52,9 @@ def simulate(rng: np.random.Generator, encoders: int, columns: int, sd: float, t
     found: list[tuple[bool, float, float]] = []
     for _ in range(tables):
         each = [against_best(column) for column in fell(rng, encoders, columns, sd)]
-        whole = holm([p for column in each for p in column], columns * pairs)
+        whole = correct_by_holm([p for column in each for p in column], columns * pairs)
         bold = (np.array(whole, dtype=float).reshape(columns, encoders - 1) < ALPHA).any(axis=1)
-        alone = [(np.array(holm(column, pairs), dtype=float) < ALPHA).any() for column in each]
+        alone = [(np.array(correct_by_holm(column, pairs), dtype=float) < ALPHA).any() for column in each]
         found.append((bool(bold.any()), float(np.mean(bold)), float(np.mean(alone))))
     table, column, before = (round(float(np.mean(one)), 3) for one in zip(*found, strict=True))
     return {"tables": table, "columns": column, "columns, corrected each for itself": before}

@@ -39,7 +39,7 @@ HOOK = """
 import os, sys
 from rbench.execution import attacks, weights
 from rbench.execution.cluster import scheduler as board
-from rbench.store.runs import Parts
+from rbench.store.runs import PartialOutcomes
 from rbench.execution.cluster import membership
 
 board.CHUNK = attacks.CHUNK = 4
@@ -54,7 +54,7 @@ def noting(function, what):
 
 weights.pretrain = noting(weights.pretrain, lambda job, *rest: job.name)
 weights.finetune = noting(weights.finetune, lambda job, *rest: job.name)
-Parts.append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
+PartialOutcomes.append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
 """
 """Run before rbench in each process: chunks are small, and a line is logged after each training and outcome."""
 ELSEWHERE = "import sys\nif any('rbench.cli' in word for word in sys.orig_argv):" + HOOK.replace("\n", "\n    ")

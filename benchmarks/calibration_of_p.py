@@ -44,8 +44,8 @@ from machine import processor
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from rbench.score.nested_intervals import Spread
-from rbench.score.paired import PairedSample, compare, rounding
+from rbench.score.nested_intervals import VarianceLevels
+from rbench.score.paired import PairedSample, compare, rounding_variance
 
 Array = NDArray[np.float64]
 Falls = NDArray[np.bool_]
@@ -94,7 +94,7 @@ class Observed(NamedTuple):
     """Share of observations in which both methods' texts fell."""
     first: Array
     second: Array
-    spread: Spread
+    spread: VarianceLevels
     texts: int
     """Number of different texts."""
     total: int
@@ -260,9 +260,9 @@ def of_texts(one: Falls, other: Falls, *, trained: bool) -> Observed:
     apart = scale * ((first + second) * total - n * (by_draw**2).sum(axis=1))
     noise = np.clip(texts - (texts - apart) * draws / (draws - 1), 0, texts)
     kinds = [side / n for side in sums] if trained else [by_draw]
-    parts = [means.var(axis=1, ddof=1) / draws + rounding(1 / n, draws - 1) for means in kinds]
+    parts = [means.var(axis=1, ddof=1) / draws + rounding_variance(1 / n, draws - 1) for means in kinds]
     variance, squares = sum(parts), sum(part**2 / (draws - 1) for part in parts)
-    spread = Spread(texts, n - 1, variance, variance**2 / squares, noise)  # type: ignore[arg-type]
+    spread = VarianceLevels(texts, n - 1, variance, variance**2 / squares, noise)  # type: ignore[arg-type]
     return Observed(both, first, second, spread, n, total, by_draw)
 
 
@@ -290,9 +290,9 @@ def of_counts(counts: Array) -> Observed:
     means = (counts[..., 2] - counts[..., 1]) / n
     squares = (counts[..., 1] + counts[..., 2]) - n * means**2
     texts = squares.sum(axis=1) * n / (n - 1) / (seeds * n) ** 2
-    draws = means.var(axis=1, ddof=1) / seeds + rounding(1 / n, seeds - 1)
+    draws = means.var(axis=1, ddof=1) / seeds + rounding_variance(1 / n, seeds - 1)
     freedom = np.full(len(draws), float(seeds - 1))
-    spread = Spread(texts, seeds * n - 1, draws, freedom, texts)  # type: ignore[arg-type]
+    spread = VarianceLevels(texts, seeds * n - 1, draws, freedom, texts)  # type: ignore[arg-type]
     both, first, second = (counts[..., k].sum(axis=1) / (seeds * n) for k in range(3))
     return Observed(both, first, second, spread, int(seeds * n), int(seeds * n), means)
 
@@ -309,7 +309,7 @@ def significant(observed: Observed, level: float, *, before: bool = False) -> ND
     # No interval is narrower than that of texts alone, so where this one holds 0 the others do.
     seen = (low > 0) | (high < 0)
     index = np.flatnonzero(seen)
-    few = Spread(*(np.broadcast_to(part, value.shape)[index] for part in observed.spread[:5]))  # type: ignore[arg-type]
+    few = VarianceLevels(*(np.broadcast_to(part, value.shape)[index] for part in observed.spread[:5]))  # type: ignore[arg-type]
     if before:
         wide = few._replace(texts=np.maximum(few.texts, unit[index] / observed.total))
         size = quantile**2 * unit[index] / squared_reach_before(wide, 1 - level)
@@ -322,7 +322,7 @@ def significant(observed: Observed, level: float, *, before: bool = False) -> ND
     return seen
 
 
-def squared_reach_before(spread: Spread, confidence: float) -> Array:
+def squared_reach_before(spread: VarianceLevels, confidence: float) -> Array:
     """Return the squared reach that rbench had until this file was written."""
     upper = 0.5 + confidence / 2
     half = np.asarray(spread.draw_freedom) / 2

@@ -1,6 +1,6 @@
 """Compare the estimates of `rbench plan --estimate` with the seconds of the committed reference runs.
 
-    python benchmarks/cost_model.py --data DATA        # prints the table of docs/scaling.md
+    python benchmarks/cost_model.py --data DATA        # prints a table; docs/scaling.md has some of its columns
 
 Most of these runs had other work beside them. DATA is the folder with TASK/SPLIT.jsonl files, for the mean number of
 words of each task. All networks count as MiniLM's, so jobs of larger ones are left out.
@@ -17,12 +17,20 @@ from statistics import median
 
 from rbench.config import load_attack
 from rbench.config.registry import Registry
-from rbench.execution.forecast import WITHIN
-from rbench.plan.work import ASIDE, MEASURE, MINILM, NETWORKS, PER_JOB, SAMPLE, Machine
+from rbench.execution.forecast import ACCURACY_FACTOR
+from rbench.plan.work import (
+    JOB_SECONDS,
+    MEASURE_SECONDS,
+    MINILM,
+    NETWORK_RESOURCES,
+    SAMPLE,
+    TEXTS_A_QUERY,
+    MachineSpeed,
+)
 from rbench.schema import AttackJob, FinetuneJob, PretrainJob, TaskSpec
 from rbench.schema.results import Record
-from rbench.store.runs import Store
-from rbench.tables.results import plan_of
+from rbench.store.runs import RunStore
+from rbench.tables.results import load_plan
 
 RUNS = Path(__file__).resolve().parent.parent / "results" / "reference"
 GFLOPS = {"AMD": 101.8, "Intel": 160.0}
@@ -45,30 +53,30 @@ def estimated(record: Record, lengths: dict[str, tuple[float, float]], longest: 
     spec, seconds = record.job.spec, record.provenance.seconds
     scores = {score.name: score for score in record.scores}
     rate = next(rate for maker, rate in GFLOPS.items() if maker in record.provenance.platform)
-    machine = Machine(rate, cores=2, workers=1)
+    machine = MachineSpeed(rate, cores=2, workers=1)
     if isinstance(spec, AttackJob):
         busy = scores.get("seconds")
         if busy is None or not busy.value or not busy.n:
             return None
         attack = load_attack(spec.attack.name, Registry())  # records have what its file said at that time
         known = spec.attack.model_copy(update={"queries_per_word": attack.queries_per_word})
-        aside = ASIDE * sum(kind in spec.attack.needs for kind in NETWORKS)
+        aside = TEXTS_A_QUERY * sum(kind in spec.attack.needs for kind in NETWORK_RESOURCES)
         free, every = lengths[spec.task.name]
         gflop = MINILM.reading(1, every, longest) + aside * MINILM.reading(1, every)
-        machine = Machine(rate, cores=2, workers=max(1, round(busy.value * busy.n / seconds)))
-        return PER_JOB + machine.attacks(spec.model_copy(update={"attack": known}), (free, every), gflop)
+        machine = MachineSpeed(rate, cores=2, workers=max(1, round(busy.value * busy.n / seconds)))
+        return JOB_SECONDS + machine.attacks(spec.model_copy(update={"attack": known}), (free, every), gflop)
     if isinstance(spec, FinetuneJob):
         rows, scored = spec.training.train_rows(record.counts["train_rows"]), record.counts["n"]
-        return PER_JOB + machine.tunes(spec, rows, scored, lengths[spec.task.name][1], MINILM)
+        return JOB_SECONDS + machine.finetuning_seconds(spec, rows, scored, lengths[spec.task.name][1], MINILM)
     if isinstance(spec, PretrainJob):
         how = spec.encoder.train
         if how is None or (not how.steps and how.epochs):
             return None  # the number of texts is not in the record
         texts = (how.steps or 0) * how.batch_size * how.gradient_accumulation
-        return PER_JOB + machine.trains(how, texts, how.max_length / 2, MINILM)
+        return JOB_SECONDS + machine.trains(how, texts, how.max_length / 2, MINILM)
     if record.job.what == "sts" and spec.task.name in lengths:
-        return PER_JOB + machine.reads(MINILM.reading(2 * record.counts["n"], lengths[spec.task.name][1] / 2))
-    return PER_JOB + MEASURE if record.job.what != "sts" else None
+        return JOB_SECONDS + machine.reads(MINILM.reading(2 * record.counts["n"], lengths[spec.task.name][1] / 2))
+    return JOB_SECONDS + MEASURE_SECONDS if record.job.what != "sts" else None
 
 
 def compared(data: Path) -> Iterator[tuple[str, str, float, float]]:
@@ -76,8 +84,8 @@ def compared(data: Path) -> Iterator[tuple[str, str, float, float]]:
     lengths: dict[str, tuple[float, float]] = {}
     seen: set[str] = set()
     for file in sorted(RUNS.glob("*.zip")):
-        store = Store(file)
-        plan = plan_of(store)
+        store = RunStore(file)
+        plan = load_plan(store)
         tuned = {job.key: job.tuning.training.max_length for job in plan.jobs if job.tuning is not None}
         for record in sorted(store.records(plan), key=lambda one: one.job.name):
             job, task = record.job, getattr(record.job.spec, "task", None)
@@ -98,7 +106,7 @@ def compared(data: Path) -> Iterator[tuple[str, str, float, float]]:
 def row(name: str, found: list[tuple[float, float]]) -> str:
     """Format how many jobs of a kind, their hours, the median ratio, the share within the factor, and the sum's."""
     ratios = [guess / truth for guess, truth in found]
-    share = sum(1 / WITHIN <= ratio <= WITHIN for ratio in ratios) / len(ratios)
+    share = sum(1 / ACCURACY_FACTOR <= ratio <= ACCURACY_FACTOR for ratio in ratios) / len(ratios)
     total = sum(guess for guess, _ in found) / sum(truth for _, truth in found)
     hours = sum(truth for _, truth in found) / 3600
     return f"| {name} | {len(found)} | {hours:.2g} | {median(ratios):.2f} | {100 * share:.0f}% | {total:.2f} |"
@@ -119,7 +127,10 @@ def main() -> None:
     print("\n".join(row(name, kinds[name]) for name in sorted(kinds)))
     print("\n".join(row(name, found) for name, found in runs.items()))
     sums = [sum(guess for guess, _ in found) / sum(truth for _, truth in found) for found in runs.values()]
-    print(f"{sum(1 / WITHIN <= ratio <= WITHIN for ratio in sums)} of {len(sums)} runs are within the factor")
+    print(
+        f"{sum(1 / ACCURACY_FACTOR <= ratio <= ACCURACY_FACTOR for ratio in sums)} of {len(sums)} runs are "
+        "within the factor"
+    )
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ from machine import processor
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from rbench.score.nested_intervals import Spread
-from rbench.score.paired import PairedSample, compare, mcnemar, rounding, smallest_share, spread_of
-from rbench.tables.nested_means import Observed, limits
+from rbench.score.nested_intervals import VarianceLevels
+from rbench.score.paired import PairedSample, compare, estimate_levels, mcnemar, rounding_variance, smallest_share
+from rbench.tables.nested_means import JobValues, mean_interval
 
 Array = NDArray[np.float64]
 Interval = tuple[Array, Array]
@@ -165,8 +165,8 @@ def of_true_rates(own: Array, truth: Array) -> float | None:
     return round(float(np.mean(np.abs(own.mean(axis=1) - truth) <= reach)), 4)
 
 
-def spread_of_all(drawn: Drawn) -> Spread:
-    """Return what `rbench.score.paired.spread_of` returns, of all simulations at once."""
+def spread_of_all(drawn: Drawn) -> VarianceLevels:
+    """Return what `rbench.score.paired.estimate_levels` returns, of all simulations at once."""
     values, common = drawn.differences, drawn.common
     _, trainings, seeds, n = values.shape
     rest = (values - values.mean(axis=3, keepdims=True)) * np.sqrt(n / (n - 1)) / (trainings * seeds * n)
@@ -180,7 +180,7 @@ def spread_of_all(drawn: Drawn) -> Spread:
     texts = squares(over_trainings=True, over_seeds=True)
     freedom = common + seeds * (n - common) - 1
     if trainings == seeds == 1:
-        return Spread(texts, freedom)
+        return VarianceLevels(texts, freedom)
     draws = [
         _of_means(one.mean(axis=(2, 3)), 1 / (seeds * n))
         for one in (drawn.one, drawn.other)
@@ -196,24 +196,24 @@ def spread_of_all(drawn: Drawn) -> Spread:
     squared = sum(part**2 / freedom for part, freedom in draws)
     with np.errstate(all="ignore"):
         found = np.where(squared > 0, variance**2 / squared, max(freedom for _, freedom in draws))
-    return Spread(texts, freedom, variance, found, noise)
+    return VarianceLevels(texts, freedom, variance, found, noise)
 
 
 def _of_means(means: Array, step: float) -> tuple[Array, int]:
     freedom = means.shape[1] - 1
-    return means.var(axis=1, ddof=1) / means.shape[1] + rounding(step, freedom), freedom
+    return means.var(axis=1, ddof=1) / means.shape[1] + rounding_variance(step, freedom), freedom
 
 
-def sizes(spread: Spread, unit: Array, texts: int, n: int) -> Array:
+def sizes(spread: VarianceLevels, unit: Array, texts: int, n: int) -> Array:
     """Return what `rbench.score.paired.effective_size` gives at 95%."""
     if not np.any(spread.draw_freedom):
         return np.full(len(unit), float(texts))
     with np.errstate(all="ignore"):
-        found = spread._replace(texts=np.maximum(spread.texts, unit / n)).effective(unit, 0.95)
+        found = spread._replace(texts=np.maximum(spread.texts, unit / n)).effective_texts(unit, 0.95)
     return np.where(unit > 1e-12, found, texts)
 
 
-def rate_interval(mean: Array, spread: Spread, texts: int, n: int) -> Interval:
+def rate_interval(mean: Array, spread: VarianceLevels, texts: int, n: int) -> Interval:
     size = sizes(spread, mean * (1 - mean), texts, n)
     count = mean * size
     low, high = wilson(mean, size)
@@ -231,7 +231,7 @@ def wilson(mean: Array, size: Array) -> Interval:
     return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
 
 
-def rate_before(mean: Array, spread: Spread, texts: int, seeds: int, n: int) -> Interval:
+def rate_before(mean: Array, spread: VarianceLevels, texts: int, seeds: int, n: int) -> Interval:
     alone = wilson(mean, np.full(len(mean), float(texts)))
     if seeds == 1:
         return alone
@@ -243,7 +243,7 @@ def rate_before(mean: Array, spread: Spread, texts: int, seeds: int, n: int) -> 
     )
 
 
-def variance_before(spread: Spread, groups: int, n: int, *, satterthwaite: bool) -> tuple[Array, Array]:
+def variance_before(spread: VarianceLevels, groups: int, n: int, *, satterthwaite: bool) -> tuple[Array, Array]:
     """Return the variance of the mean and its degrees of freedom as they were: seeds', of several trainings both's."""
     shared = (spread.texts - spread.noise) * (n - 1) / n
     variance = spread.draws + shared
@@ -369,11 +369,11 @@ def power_cell(seeds: int, n: int, deviation: int, shared: float, *, worlds: int
     world = World(1, 1, seeds, n, shared, 0.5, deviation, 0.0)
     rng = np.random.default_rng([seeds, n, deviation, round(100 * shared)])
     drawn, _ = differences(rng, world, worlds)
-    mean = Spread(*(float(np.mean(part)) for part in spread_of_all(drawn)))._replace(draw_freedom=seeds - 1)
+    mean = VarianceLevels(*(float(np.mean(part)) for part in spread_of_all(drawn)))._replace(draw_freedom=seeds - 1)
     apart = float(np.mean(drawn.one != drawn.other))
     both = float(np.mean(drawn.one * drawn.other))
     stated = smallest_share(mean, (both, apart / 2, apart / 2), apart / mean.texts)
-    variance, freedom = variance_before(Spread(*map(np.atleast_1d, mean)), seeds, n, satterthwaite=False)
+    variance, freedom = variance_before(VarianceLevels(*map(np.atleast_1d, mean)), seeds, n, satterthwaite=False)
     quantiles = float(stats.t.ppf(0.975, freedom[0]) + stats.t.ppf(0.8, freedom[0]))
     old = quantiles * float(variance[0]) ** 0.5
     return {
@@ -421,7 +421,7 @@ def normal_means(seeds: int) -> dict[str, Any]:
         covered: dict[str, list[float]] = {"levels": [], "Satterthwaite": []}
         for ratio in ratios:
             draws = (ratio**2 - common) * shown
-            spread = Spread(np.ones(len(shown)), 1e6, draws, np.full(len(shown), seeds - 1.0), 1 - common)
+            spread = VarianceLevels(np.ones(len(shown)), 1e6, draws, np.full(len(shown), seeds - 1.0), 1 - common)
             variance = draws + common
             freedom = np.minimum((seeds - 1) * (variance / draws) ** 2, 1e6)
             reaches = {
@@ -442,11 +442,11 @@ def check_rates(drawn: Drawn) -> None:
     for one in range(3):
         values = drawn.other[one, 0]
         names = [[f"c{i}" if i < common else f"{s}o{i}" for i in range(n)] for s in range(seeds)]
-        jobs = [Observed(s, 0, dict(zip(names[s], values[s].tolist(), strict=True))) for s in range(seeds)]
+        jobs = [JobValues(s, 0, dict(zip(names[s], values[s].tolist(), strict=True))) for s in range(seeds)]
         alone = Drawn(drawn.one[one : one + 1], drawn.other[one : one + 1], common)
         mean = np.array([values.mean()])
         ours = rate_interval(mean, spread_of_all(alone), common + seeds * (n - common), seeds * n)
-        theirs = limits([jobs], shares=True)
+        theirs = mean_interval([jobs], shares=True)
         assert theirs is not None
         assert np.allclose([float(end[0]) for end in ours], theirs, atol=1e-9), (ours, theirs)
 
@@ -461,7 +461,7 @@ def check_differences(drawn: Drawn) -> None:
     for one in range(3):
         sample = PairedSample(drawn.one[one][mine, s, i], drawn.other[one].ravel(), example, s, mine, t, text)
         alone = Drawn(drawn.one[one : one + 1], drawn.other[one : one + 1], drawn.common)
-        ours, theirs = spread_of_all(alone), spread_of(sample)
+        ours, theirs = spread_of_all(alone), estimate_levels(sample)
         assert np.allclose([np.squeeze(part) for part in ours], theirs), (ours, theirs)
         interval, _, significant = difference_intervals(alone)
         found = compare(sample, shares=True)

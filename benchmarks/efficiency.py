@@ -129,11 +129,11 @@ def measured_parts(out: Path) -> list[dict[str, Any]]:
     several processes take the chunks of a job. It is the median of all attacks: the first ones also have what a process
     does once.
     """
-    from rbench.execution.cluster.scheduler import chunks
+    from rbench.execution.cluster.scheduler import count_chunks
     from rbench.schema import AttackJob
-    from rbench.store.runs import Store
+    from rbench.store.runs import RunStore
 
-    store, found = Store(out), []
+    store, found = RunStore(out), []
     plan = store.plan()
     took = {record.job.key: record.provenance.seconds for job in plan.jobs if (record := store.look(job).record)}
     attacks = [job for job in plan.jobs if isinstance(job.spec, AttackJob)]
@@ -142,7 +142,7 @@ def measured_parts(out: Path) -> list[dict[str, Any]]:
     for job in plan.jobs:
         seconds, n, beside = took[job.key], 1, 0.0
         if isinstance(job.spec, AttackJob):
-            n, beside = chunks(job.spec.num_examples), middle
+            n, beside = count_chunks(job.spec.num_examples), middle
             seconds = examples[job.key] / n + beside
         part = {"name": job.name, "needs": [_name(store, key) for key in job.needs.values()], "chunks": n}
         found.append({**part, "seconds": round(seconds, 3), "beside": round(beside, 3)})
@@ -174,16 +174,16 @@ def expected(parts: Sequence[Part], counts: Sequence[int] = COUNTS) -> dict[str,
 def planned_parts(settings: Sequence[str]) -> list[Part]:
     """Return the jobs of table1 with the seconds that they are estimated to take on this machine."""
     from rbench.api import plan
-    from rbench.execution.cluster.scheduler import chunks
+    from rbench.execution.cluster.scheduler import count_chunks
     from rbench.execution.forecast import this_machine
-    from rbench.plan.work import Timing
+    from rbench.plan.work import DurationEstimator
     from rbench.schema import AttackJob
 
     found = plan("table1", profile="local", overrides=tuple(settings))
     assert found.prepared is not None
-    timing, parts = Timing(found.prepared, this_machine(workers=1)), []
+    timing, parts = DurationEstimator(found.prepared, this_machine(workers=1)), []
     for job in found.jobs:
-        n = chunks(job.spec.num_examples) if isinstance(job.spec, AttackJob) else 1
+        n = count_chunks(job.spec.num_examples) if isinstance(job.spec, AttackJob) else 1
         seconds = timing.seconds(job) / n
         names = tuple(found.plan.job(key).name for key in job.needs.values())
         parts.append(Part(job.name, names, seconds, n))

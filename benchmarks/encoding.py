@@ -35,7 +35,7 @@ from torch import nn
 from rbench import config, encoders
 from rbench.config.registry import Registry, search_path
 from rbench.encoders.inference import backends
-from rbench.encoders.model_metadata import described
+from rbench.encoders.model_metadata import read_fields
 from rbench.schema import EncoderSpec
 from rbench.tasks import open_task
 
@@ -49,7 +49,7 @@ def main() -> None:
     args = parse()
     texts = sentences(args.tasks, args.data, args.n + args.block, args.seed)
     warm, texts = texts[: args.block], texts[args.block :]
-    spec = EncoderSpec(**{"name": args.model.name, "base": args.model.name, **described(args.model)})
+    spec = EncoderSpec(**{"name": args.model.name, "base": args.model.name, **read_fields(args.model)})
     ours = encoders.load(spec, args.model)
     theirs = SentenceTransformer(str(args.model), device="cpu")
 
@@ -72,7 +72,7 @@ def main() -> None:
         "times as fast": round(total["sentence-transformers"] / total["rbench"], 3),
         "largest difference": apart,
         "oneDNN's products relative to PyTorch's": round(products(ours.model), 3),
-        "back-end": backends.ready(ours, _vectors, device=torch.device("cpu"), wanted="fastest")[0],
+        "back-end": backends.choose_backend(ours, _vectors, device=torch.device("cpu"), wanted="fastest")[0],
         "blocks": {side: [round(one, 3) for one in found] for side, found in seconds.items()},
         "machine": {"processor": processor(), "cores": cores(), "threads": torch.get_num_threads()},
         "versions": {name: version(name) for name in ("torch", "transformers", "sentence-transformers")},

@@ -59,7 +59,7 @@ def main() -> int:
     if args.part == "serve":
         return serve(args.latency)
     task = config.load_task("mini-sentiment", Registry())
-    with scratch.folder("endpoint") as folder:
+    with scratch.temporary_folder("endpoint") as folder:
         resources = resources_with(masked_lm(folder / "lm"))
         rows = (speed if args.part == "speed" else equality)(args, task, resources, folder)
     for row in rows:
@@ -206,7 +206,7 @@ def rows_of(task: TaskSpec, n: int, label: Callable[[str], int]) -> list[Example
 
 def masked_lm(folder: Path) -> Path:
     """Write a masked LM with random weights. Its words are odd, and the same for all."""
-    mini.tokenizer.write(folder)
+    mini.tokenizer.write_tokenizer(folder)
     words = len(transformers.AutoTokenizer.from_pretrained(folder))
     config = transformers.BertConfig(
         vocab_size=words, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64

@@ -36,7 +36,7 @@ from rbench import config, recipes
 from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import RbenchError
-from rbench.recipes.cached import split
+from rbench.recipes.cached import split_words
 from rbench.schema import Choice, Outcome, ResourceChoice
 from rbench.store.weights import weights_hash
 from rbench.tasks import Example, open_task
@@ -188,7 +188,7 @@ def compare(args: argparse.Namespace, recipe: str, expected: Outcome, found: Out
 def by_position(outcome: Outcome) -> int:
     """Return the number of changed words as TextAttack counts them: `all_words_diff` of the columns in one text."""
     before, after = (
-        split("\n".join(texts or ())) for texts in (outcome.original, outcome.perturbed or outcome.original)
+        split_words("\n".join(texts or ())) for texts in (outcome.original, outcome.perturbed or outcome.original)
     )
     return sum(old != new for old, new in zip(before, after, strict=False))
 

@@ -52,9 +52,9 @@ from rbench.schema import EncoderSpec, ResourceChoice, TrainSpec
 from rbench.system.processes import cores
 from rbench.train.loop import pretrain
 from rbench.words.resources import Resources
-from rbench.words.substitution.batched import Geometry, SearchCallbacks, Swapped, Target, at_most
+from rbench.words.substitution.batched import BatchedGeometry, SearchCallbacks, SearchTarget, SubstitutedText, at_most
 from rbench.words.substitution.candidates import MaskedWords
-from rbench.words.substitution.segmentation import spans_of
+from rbench.words.substitution.segmentation import find_words
 
 MIN_COSINE = 0.5
 DIM, KEYS = 128, 4096
@@ -134,7 +134,7 @@ def texts_of(args: argparse.Namespace) -> list[str]:
     wanted = args.batch * max(args.batches, args.steps + 2 if "share" in args.parts else 0)
     with file.open(encoding="utf-8") as lines:
         rows = (str(json.loads(line)["text"]) for line in lines)
-        texts = [text for text in dict.fromkeys(rows) if len(spans_of((text,))) == args.words][:wanted]
+        texts = [text for text in dict.fromkeys(rows) if len(find_words((text,))) == args.words][:wanted]
     if len(texts) < args.batch:
         raise SystemExit(f"{file} has {len(texts)} texts of {args.words} words, fewer than a batch")
     return texts
@@ -158,15 +158,15 @@ class Task:
         own = torch.tensor(rows, device=z.device)
         return similar.logsumexp(dim=1) - similar.gather(1, own.unsqueeze(1)).squeeze(1)
 
-    def geometry(self) -> Geometry:
+    def geometry(self) -> BatchedGeometry:
         """Build the search with empty caches."""
-        return Geometry.of(self.args.found, candidates=self.args.candidates, min_cosine=MIN_COSINE)
+        return BatchedGeometry.of(self.args.found, candidates=self.args.candidates, min_cosine=MIN_COSINE)
 
-    def search(self, found: Geometry, first: int, size: int) -> list[Swapped]:
+    def search(self, found: BatchedGeometry, first: int, size: int) -> list[SubstitutedText]:
         """Run the search on texts number `first`, ..., `first + size - 1` in one call."""
         return found(
             [(text,) for text in self.args.texts[first : first + size]],
-            Target(
+            SearchTarget(
                 self.encoder,
                 lambda z, rows: self.loss(z, [first + row for row in rows]),
                 self.args.max_length,
@@ -283,7 +283,7 @@ def bound(args: argparse.Namespace) -> dict[str, Any]:
     plain = Resources(profile, args.models, backend="torch")
     plain.load(("masked_lm", "word_vectors", "stopwords"))
     task = Task(args)
-    found = Geometry.of(plain, candidates=args.candidates, min_cosine=MIN_COSINE)
+    found = BatchedGeometry.of(plain, candidates=args.candidates, min_cosine=MIN_COSINE)
     with FlopCounterMode(display=False) as counter:
         for row in range(args.some):
             task.search(found, row, 1)
@@ -304,9 +304,9 @@ def share(args: argparse.Namespace) -> dict[str, Any]:
     """Measure seconds of an ADCL step and of the search in it, without the first step."""
     searches: list[float] = []
     ends: list[tuple[float, int]] = []
-    call = Geometry.__call__
+    call = BatchedGeometry.__call__
 
-    def timed(self: Geometry, texts: Any, **given: Any) -> list[Swapped]:
+    def timed(self: BatchedGeometry, texts: Any, **given: Any) -> list[SubstitutedText]:
         start = time.perf_counter()
         made = call(self, texts, **given)
         searches.append(time.perf_counter() - start)
@@ -321,7 +321,7 @@ def share(args: argparse.Namespace) -> dict[str, Any]:
         max_length=args.max_length,
     )
     spec = EncoderSpec(name="adcl", base=str(args.base), pooling="cls", train=train)
-    Geometry.__call__ = timed  # type: ignore[method-assign]
+    BatchedGeometry.__call__ = timed  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory(prefix="rbench-geometry-") as folder:
             pretrain(
@@ -335,7 +335,7 @@ def share(args: argparse.Namespace) -> dict[str, Any]:
                 resources=args.found,
             )
     finally:
-        Geometry.__call__ = call  # type: ignore[method-assign]
+        BatchedGeometry.__call__ = call  # type: ignore[method-assign]
     steps = [after[0] - before[0] for before, after in pairwise(ends)]
     within = [sum(searches[before[1] : after[1]]) for before, after in pairwise(ends)]
     return {

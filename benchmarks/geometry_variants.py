@@ -39,7 +39,7 @@ from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.execution.attacks import sample
-from rbench.recipes.engine import Engine
+from rbench.recipes.engine import AttackEngine
 from rbench.schema import Choice, Outcome, ResourceChoice, Training
 from rbench.score import attack_scores, wilson
 from rbench.system import digests
@@ -48,7 +48,7 @@ from rbench.tasks import Example, TaskData, open_task
 from rbench.train.finetune import FinetuneContext, strategy
 from rbench.words.resources import Resources, locate
 from rbench.words.substitution.candidates import open_source
-from rbench.words.substitution.segmentation import spans_of
+from rbench.words.substitution.segmentation import find_words
 
 SETTINGS: dict[str, dict[str, str]] = {
     f"{variant}, {source}": {"variant": variant, "source": source}
@@ -68,7 +68,7 @@ def main() -> None:
     accuracy = victim(args, data)
     drawn = sample(data.split("test"), args.n, args.seed, task.name)
     document: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {"settings": {}}
-    engine = Engine(recipes.EngineConfig(backend=args.backend))
+    engine = AttackEngine(recipes.EngineConfig(backend=args.backend))
     for label in args.settings:
         options = SETTINGS[label]
         if label in document["settings"]:
@@ -108,14 +108,14 @@ def victim(args: argparse.Namespace, data: TaskData) -> float:
             device="cpu",
             progress=lambda done, of, said: None,
         )
-        made = clean.run(clean.Options(), context)
+        made = clean.CleanStrategy().run(clean.Options(), context)
         made.victim.save(args.victim, {"max_length": TRAINING.max_length} | made.scores)
     accuracy: float = EncoderClassifier.load(args.victim, "cpu")[1]["validation_accuracy"]
     return accuracy
 
 
 def setting(
-    args: argparse.Namespace, registry: Registry, engine: Engine, drawn: list[Example], options: dict[str, str]
+    args: argparse.Namespace, registry: Registry, engine: AttackEngine, drawn: list[Example], options: dict[str, str]
 ) -> dict[str, Any]:
     """Attack all texts with the Geometry attack and its controls, and compare them."""
     start = time.perf_counter()
@@ -135,7 +135,7 @@ def setting(
 
 
 def run(
-    args: argparse.Namespace, registry: Registry, engine: Engine, drawn: list[Example], choice: Choice, seed: int
+    args: argparse.Namespace, registry: Registry, engine: AttackEngine, drawn: list[Example], choice: Choice, seed: int
 ) -> list[Outcome]:
     """Return the outcomes in the order of the texts."""
     spec = config.load_attack(choice, registry)
@@ -143,7 +143,7 @@ def run(
     path = registry.path("attacks", choice.name)
     places = tuple(locate(profile, spec.needs, args.models).items())
     task = config.load_task("mr", registry)
-    todo = recipes.AttackTask(spec, path, task, seed, digests.located(args.victim), "minilm", profile, places)
+    todo = recipes.AttackTask(spec, path, task, seed, digests.locate_folder(args.victim), "minilm", profile, places)
     found = {outcome.example_id: outcome for outcome in engine.run(todo, drawn)}
     return [found[example.id] for example in drawn]
 
@@ -205,7 +205,7 @@ def starved(args: argparse.Namespace, registry: Registry, drawn: list[Example], 
     slots = [
         (example.texts[0], start, end)
         for example in drawn
-        for _, start, end in spans_of(example.texts)
+        for _, start, end in find_words(example.texts)
         if example.texts[0][start:end].lower() not in resources.stopwords
     ]
     sizes = [len(reply) for reply in source(slots)]

@@ -61,7 +61,7 @@ from rbench.config import code
 from rbench.config.registry import search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.classify import classify
-from rbench.recipes.engine import Engine
+from rbench.recipes.engine import AttackEngine
 from rbench.schema import Choice, EncoderSpec, Outcome, TrainSpec
 from rbench.system import digests
 from rbench.tasks import Example, open_task
@@ -163,13 +163,13 @@ class Bench:
         path = None if spec.recipe else code.find("attacks", recipe, networks.registry).path
         places = locate(networks.profile, spec.needs, self.args.models)
         if wide and "masked_lm" in places:
-            places["masked_lm"] = digests.located(networks.masked_lm)
+            places["masked_lm"] = digests.locate_folder(networks.masked_lm)
         return recipes.AttackTask(
             spec,
             path,
             task,
             self.args.seed,
-            digests.located(folder),
+            digests.locate_folder(folder),
             folder.name,
             networks.profile,
             tuple(places.items()),
@@ -224,7 +224,7 @@ def compared(
     seconds: dict[str, float] = {}
     for side, pooled in (("cpu", None), ("gpu", 64), ("gpu in other batches", 8)):
         start = synchronized(args.device)
-        engine = Engine(recipes.EngineConfig(args.device, pooled=pooled))
+        engine = AttackEngine(recipes.EngineConfig(args.device, pooled=pooled))
         outcomes = engine.run(todo, examples) if pooled else workers.run(todo, examples)
         sides[side] = {one.example_id: one for one in outcomes}
         seconds[side] = round(synchronized(args.device) - start, 2)
@@ -372,7 +372,7 @@ def trained(bench: Bench, name: str, texts: list[str], settings: dict[str, Any])
     how = TrainSpec(objective=name, data="texts", steps=steps, batch_size=batch, max_length=length, options=options)
     spec = EncoderSpec(name=name, base=str(networks.masked_lm), pooling="cls", train=how)
     places = locate(networks.profile, ("masked_lm", "word_vectors", "stopwords"), args.models)
-    places["masked_lm"] = digests.located(networks.masked_lm)
+    places["masked_lm"] = digests.locate_folder(networks.masked_lm)
     resources = Resources(networks.profile, places=places, device=args.device)
     noted = Steps(args.device)
     out = args.work / f"made-{name}"
@@ -444,7 +444,7 @@ def while_time(examples: Sequence[Example], seconds: float) -> Iterator[Example]
 def alone(bench: Bench, todo: recipes.AttackTask, rows: list[Example]) -> dict[str, Any]:
     """Attack in this process, and count what networks read."""
     args = bench.args
-    engine = Engine(recipes.EngineConfig(args.device))
+    engine = AttackEngine(recipes.EngineConfig(args.device))
     list(engine.run(todo, rows[-WARM_TEXTS:][: 2 if args.small else 8]))
     if args.device != "cpu":
         torch.cuda.reset_peak_memory_stats()
@@ -534,7 +534,7 @@ def against(bench: Bench, todo: recipes.AttackTask, rows: list[Example], classif
     start = synchronized(args.device)
     expected = one(while_time(chosen, args.budget))
     stock_seconds = synchronized(args.device) - start
-    engine = Engine(recipes.EngineConfig(args.device))
+    engine = AttackEngine(recipes.EngineConfig(args.device))
     list(engine.run(todo, warm))
     start = synchronized(args.device)
     found = list(engine.run(todo, islice(chosen, len(expected))))
@@ -561,7 +561,7 @@ def on_changed_texts(bench: Bench, folder: Path) -> dict[str, Any]:
     args, device = bench.args, bench.args.device
     task, rows = bench.task("mr")
     todo = bench.attack_task("textfooler", task, folder)
-    engine = Engine(recipes.EngineConfig(device))
+    engine = AttackEngine(recipes.EngineConfig(device))
     list(engine.run(todo, rows[: 4 if args.small else 128]))
     asked: Any = engine._victim(todo)[0]
     before = {one.texts[0] for one in rows}

@@ -31,18 +31,18 @@ from scipy.special import ndtri
 
 from rbench.metrics import Observations, accepted, added
 from rbench.mini.oracle import oracle
-from rbench.report.sheet import draw
-from rbench.schema.judged import SCALE, TEXTS, UNSURE, Answer, Judged
-from rbench.score.paired import Difference, PairedSample, compare
-from rbench.store.runs import Store
+from rbench.report.sheet import draw_sheet
+from rbench.schema.judged import SCALE, TEXTS, UNSURE, Answer, HumanJudgements
+from rbench.score.paired import DifferenceEstimate, PairedSample, compare
+from rbench.store.runs import RunStore
 from rbench.tables import Results
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import attack_grid
 
 
 def judged_by_oracle(run: Path, per_cell: int, seed: int) -> Results:
     """Return the results of a RUN whose texts the oracle has judged from a sheet of its own."""
-    results = Results.of(Store(run))
-    drawn = draw(results, per_cell, 1, seed)
+    results = Results.of(RunStore(run))
+    drawn = draw_sheet(results, per_cell, 1, seed)
     answers = []
     for item, texts in drawn.asked:
         true = [oracle(item.task, list(text)) for text in texts]
@@ -50,7 +50,9 @@ def judged_by_oracle(run: Path, per_cell: int, seed: int) -> Results:
             answers.append(Answer(rater=1, item=item.id, label=UNSURE if true[0] is None else int(true[0])))
         else:
             answers.append(Answer(rater=1, item=item.id, meaning=SCALE if true[0] == true[1] else 1))
-    results.__dict__["judged"] = Judged(sheet=drawn.sheet, answers=tuple(answers))  # in place of the RUN's file
+    results.__dict__["judged"] = HumanJudgements(
+        sheet=drawn.sheet, answers=tuple(answers)
+    )  # in place of the RUN's file
     return results
 
 
@@ -59,7 +61,7 @@ def of_oracle(run: Path, sheets: int, per_cell: int) -> list[dict[str, Any]]:
     found: dict[tuple[str, ...], list[tuple[float, float, float]]] = {}
     truth: dict[tuple[str, ...], dict[str, Any]] = {}
     for seed in range(sheets):
-        for key, cell in grid(judged_by_oracle(run, per_cell, seed)).cells.items():
+        for key, cell in attack_grid(judged_by_oracle(run, per_cell, seed)).cells.items():
             score = cell.score("valid_asr")
             assert score.low is not None and score.high is not None and score.value is not None
             found.setdefault(key, []).append((score.value, score.low, score.high))
@@ -98,7 +100,7 @@ def values_of(fell: NDArray[np.bool_], shares: Values) -> Values:
     return accepted(of, shares) + added(of, shares)
 
 
-def compared(rng: np.random.Generator, n: int, judged: int, raters: int, difference: float) -> Difference:
+def compared(rng: np.random.Generator, n: int, judged: int, raters: int, difference: float) -> DifferenceEstimate:
     """Simulate one sheet for two encoders, and compare them."""
     fell = correlated(rng, n, (FELL, FELL))
     kept = correlated(rng, n, (KEPT, KEPT - difference / FELL))

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import spearmanr
 
-from rbench.measures._noise import Stored
-from rbench.store.runs import Store
+from rbench.measures._noise import NoiseRows
+from rbench.store.runs import RunStore
 
 FELL = {"succeeded": 1.0, "failed": 0.0}
 
@@ -26,10 +26,10 @@ def main() -> None:
     parser.add_argument("noise", type=Path)
     parser.add_argument("attacked", type=Path)
     asked = parser.parse_args()
-    noise, attacked = Store(asked.noise), Store(asked.attacked)
+    noise, attacked = RunStore(asked.noise), RunStore(asked.attacked)
     plans = noise.plan(), attacked.plan()
     assert plans[0] is not None and plans[1] is not None
-    rows = {job.parts[0]: Stored(tuple(noise.rows(job))) for job in plans[0].jobs if job.what == "noise"}
+    rows = {job.parts[0]: NoiseRows(tuple(noise.rows(job))) for job in plans[0].jobs if job.what == "noise"}
     lost = np.stack([np.asarray(one.values("typos", "noise_drop")) for one in rows.values()])  # (victims, texts)
     jobs = {job.parts[0]: job for job in plans[1].attacks}
     found = [{one.example_id: FELL.get(one.status, np.nan) for one in attacked.outcomes(jobs[name])} for name in rows]

@@ -19,7 +19,7 @@ from package_weights import NOT_COPIED, halve, write
 from rbench import api
 from rbench.encoders.locate import PACKAGED
 from rbench.schema import FinetuneJob
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
 
@@ -27,12 +27,12 @@ NAME = "robustsentembed-mini-victim"
 
 
 def main() -> None:
-    with scratch.folder("victim") as run:
+    with scratch.temporary_folder("victim") as run:
         options = api.Options(profile="from-scratch", only=("finetune/",), out=run)
         api.run("gate", options)
         plan = api.plan("gate", options).plan
         (job,) = (job for job in plan.jobs if isinstance(job.spec, FinetuneJob))
-        record = Store(run).record(job)
+        record = RunStore(run).record(job)
     assert record is not None and record.status == "complete"
     folder = PACKAGED / NAME
     shutil.rmtree(folder, ignore_errors=True)

@@ -22,8 +22,8 @@ import torch
 from machine import processor
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.classify import network_of
-from rbench.encoders.inference import Network, Row, backends, tensors
+from rbench.encoders.classify import build_network
+from rbench.encoders.inference import Network, TokenRow, backends, build_tensors
 
 LENGTHS = (5, 7, 9, 13, 17, 18, 19, 21, 23, 29, 33)
 ROWS = (1, 2, 4, 8, 16, 32, 64)
@@ -31,7 +31,7 @@ TOKENS = 20
 ROUNDS = 5
 
 
-def row(length: int, seed: int) -> Row:
+def row(length: int, seed: int) -> TokenRow:
     """Return random token ids."""
     drawn = torch.randint(1000, 20000, (length,), generator=torch.Generator().manual_seed(seed))
     return tuple(drawn.tolist()), (0,) * length
@@ -43,7 +43,7 @@ def padded(network: Network) -> dict[str, Any]:
     for length in LENGTHS:
         (alone,) = network([row(length, 0)])
         for width in sorted({length + 1, *(-(-length // step) * step for step in (4, 8, 16))} - {length}):
-            given = tensors([row(length, 0), row(width, 1)], network.pad, 1, network.device)
+            given = build_tensors([row(length, 0), row(width, 1)], network.pad, 1, network.device)
             beside = network._call(given)[0]
             same += torch.equal(alone, beside)
             deviations.append(float((alone - beside).abs().max()))
@@ -54,7 +54,7 @@ def timed(network: Network) -> dict[str, float]:
     """Return microseconds of CPU time for each token, by number of rows."""
     found = {}
     for rows in ROWS:
-        given = tensors([row(TOKENS, i) for i in range(rows)], network.pad, 1, network.device)
+        given = build_tensors([row(TOKENS, i) for i in range(rows)], network.pad, 1, network.device)
         network._call(given)
         took = []
         for _ in range(max(ROUNDS, 40 // rows)):
@@ -74,7 +74,7 @@ def main() -> None:
     classifier, _ = EncoderClassifier.load(args.victim, "cpu")
     found = {}
     for name in backends.usable(torch.device("cpu")):
-        network = network_of(classifier, backend=name)
+        network = build_network(classifier, backend=name)
         found[name] = padded(network) | {"microseconds_per_token_by_rows": timed(network)}
         print(name, json.dumps(found[name]), flush=True)
     about = {"processor": processor(), "torch": torch.__version__, "threads": 1}

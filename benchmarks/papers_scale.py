@@ -43,7 +43,7 @@ from rbench.config.registry import Registry, search_path
 from rbench.encoders import random_weights
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network
-from rbench.recipes.engine import Engine
+from rbench.recipes.engine import AttackEngine
 from rbench.schema import Choice, Outcome, ResourceChoice, TaskSpec
 from rbench.system import digests
 from rbench.tasks import Example, open_task
@@ -120,7 +120,7 @@ class Networks:
         drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(args.seed)).tolist()
         examples = [rows[i] for i in drawn[: max(args.texts, args.calibrate)]]
         spec = config.load_encoder("bert-base-random", self.registry)
-        encoder = random_weights.draw(spec, self.tokenizer, args.seed)
+        encoder = random_weights.draw_encoder(spec, self.tokenizer, args.seed)
         victim = EncoderClassifier(encoder, len(task.labels), 0.0, longest).to(args.device).eval()
         direction = torch.randn(encoder.dim, generator=torch.Generator().manual_seed(args.seed))
         with torch.inference_mode():
@@ -145,13 +145,13 @@ def cell(args: argparse.Namespace, networks: Networks, name: str, recipe: str, b
     spec = config.load_attack(Choice(name=recipe), networks.registry)
     places = locate(networks.profile, spec.needs, args.models)
     if "masked_lm" in places:
-        places["masked_lm"] = digests.located(networks.masked_lm)
+        places["masked_lm"] = digests.locate_folder(networks.masked_lm)
     todo = recipes.AttackTask(
-        spec, None, task, args.seed, digests.located(folder), "BERT base", networks.profile, tuple(places.items())
+        spec, None, task, args.seed, digests.locate_folder(folder), "BERT base", networks.profile, tuple(places.items())
     )
     on_gpu = args.device != "cpu"
-    engine = Engine(recipes.EngineConfig(args.device, args.backend, max_seconds=budget))
-    engine._victim(todo), engine._resources(todo).load(spec.needs)
+    engine = AttackEngine(recipes.EngineConfig(args.device, args.backend, max_seconds=budget))
+    engine._victim(todo), engine._load_resources(todo).load(spec.needs)
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     rows: list[dict[str, Any]] = []

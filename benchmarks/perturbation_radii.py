@@ -91,7 +91,7 @@ def rows_of(suite: str, args: argparse.Namespace, texts: Sequence[str]) -> list[
     return rows
 
 
-def spec_of(loaded: config.Loaded, label: str, args: argparse.Namespace) -> EncoderSpec:
+def spec_of(loaded: config.LoadedSuite, label: str, args: argparse.Namespace) -> EncoderSpec:
     spec = loaded.encoders[label]
     return spec if args.pooling is None else spec.model_copy(update={"pooling": args.pooling})
 
@@ -108,7 +108,7 @@ def measured(spec: EncoderSpec, base: Path, texts: Sequence[str], batch_size: in
     mine = {"dropout": DROPOUT, **({"generator": None} if "generator" in module.Options.model_fields else {})}
     options = module.Options.model_validate({**spec.train.options, **mine})
     torch.manual_seed(0)
-    built = module.build(options, spec, base)
+    built = module.build(options, spec, base, None)
     values: dict[str, list[float]] = {}
     deltas = []
     for start in range(0, len(texts), batch_size):

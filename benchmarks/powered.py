@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.people import accepted_limits, between, product_limits, widened
-from rbench.score.powered import powered, powered_limits
+from rbench.score.people import accepted_limits, estimate_rater_variance, product_limits, widen_by_raters
+from rbench.score.powered import estimate_limits, estimate_with_proxy
 
 Values = NDArray[np.float64]
 FELL = 0.6
@@ -62,17 +62,17 @@ def sheet(
     leaning = rng.random((raters, judged)) < rng.uniform(*LEANING, raters)[:, None]
     answers = np.where(knows, true[:judged], leaning).astype(np.float64)  # texts are in a random order
     shares, rate = answers.mean(axis=0), fell.mean()
-    found = powered(shares, said[:judged], said[judged:])
+    found = estimate_with_proxy(shares, said[:judged], said[judged:])
     by_rater = np.zeros((raters, n))
     for row, own in zip(by_rater, answers, strict=True):  # as the metric has it
         row[:] = own.mean() * fell
         row[np.flatnonzero(fell)[:judged]] += rate * n / judged * (own - own.mean())
-    people, intervals = between(by_rater), []
+    people, intervals = estimate_rater_variance(by_rater), []
     for mean, ends in (
         (shares.mean(), accepted_limits(shares, raters)),
-        (min(1.0, max(0.0, found.mean)), powered_limits(found, shares, raters)),
+        (min(1.0, max(0.0, found.mean)), estimate_limits(found, shares, raters)),
     ):
-        intervals.append(widened(rate * mean, product_limits((fell.sum(), n), float(mean), ends), people))
+        intervals.append(widen_by_raters(rate * mean, product_limits((fell.sum(), n), float(mean), ends), people))
     return intervals[0], intervals[1], found.weight
 
 
@@ -126,7 +126,7 @@ def package(draws: int) -> list[dict[str, Any]]:
     for i in range(draws):
         shares, known, rest = drawn(i)
         of = shares, known, rest
-        ours = powered(*of)
+        ours = estimate_with_proxy(*of)
         theirs = float(np.squeeze(ppi_mean_pointestimate(*of)))
         low, high = (float(np.squeeze(end)) for end in ppi_mean_ci(*of, alpha=0.05, lam=ours.weight))
         given = float(np.squeeze(ppi_mean_pointestimate(*of, lam=ours.weight)))

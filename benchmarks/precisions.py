@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from rbench.encoders.classify import network_of
-from rbench.encoders.inference import rows_of
+from rbench.encoders.classify import build_network
+from rbench.encoders.inference import build_rows
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
 FORMATS = ("tf32", "bf16 autocast", "fp16 autocast", "bf16", "fp16")
@@ -21,7 +21,7 @@ FORMATS = ("tf32", "bf16 autocast", "fp16 autocast", "bf16", "fp16")
 
 def precisions(classifier: Any, texts: list[str], device: str) -> dict[str, Any]:
     """Return speed and deviations of each format on these texts; of fp32 itself, the deviation from float64."""
-    encoded = rows_of(classifier.tokenizer(texts, truncation=True, max_length=classifier.max_length))
+    encoded = build_rows(classifier.tokenizer(texts, truncation=True, max_length=classifier.max_length))
     exact, _ = probabilities(classifier, encoded, device, "fp64", 1)
     base, seconds = probabilities(classifier, encoded, device, "fp32")
     found: dict[str, Any] = {
@@ -47,7 +47,7 @@ def probabilities(
     name, _, cast = kind.partition(" ")
     module = classifier if cast or name not in DTYPES else copy.deepcopy(classifier).to(DTYPES[name])
     casting = torch.autocast(torch.device(device).type, DTYPES[name]) if cast else nullcontext()
-    network = network_of(module, device=device, backend="torch")
+    network = build_network(module, device=device, backend="torch")
     seconds = []
     with tensor_cores(kind == "tf32"), casting:
         for _ in range(rounds + 1):

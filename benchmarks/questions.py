@@ -41,8 +41,8 @@ from machine import processor
 from rbench import config, recipes
 from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.inference import Row, backends, rows_of
-from rbench.encoders.inference.network import Network, batches, tensors
+from rbench.encoders.inference import TokenRow, backends, build_rows
+from rbench.encoders.inference.network import Network, build_tensors, divide_into_batches
 from rbench.recipes.cached import GreedyWordSwapWIR
 from rbench.schema import Choice, Outcome, ResourceChoice
 from rbench.system.processes import cores
@@ -102,7 +102,7 @@ class Calls:
     def counting(self) -> Iterator[None]:
         whole, sizes = Network._whole, self.sizes
 
-        def counted(this: Network, rows: list[Row]) -> list[torch.Tensor]:
+        def counted(this: Network, rows: list[TokenRow]) -> list[torch.Tensor]:
             sizes[this.name.partition(" ")[0]].append((len(rows), len(rows[0][0])))
             return whole(this, rows)
 
@@ -151,7 +151,7 @@ class Bench:
 
         return list(recipes.run(build, self.examples[:n], spec=spec, task=self.task, seed=self.args.seed, **options))
 
-    def asked(self, name: str, before: set[Row]) -> tuple[dict[str, Any], list[Step]]:
+    def asked(self, name: str, before: set[TokenRow]) -> tuple[dict[str, Any], list[Step]]:
         """Return what a recipe asked, and its steps. `before` holds what earlier recipes asked; its rows are added."""
         recorder = Recorder(self.victim)
         with recorder.listening():
@@ -172,7 +172,7 @@ def main() -> None:
     args = parse()
     torch.set_num_threads(1)
     bench = Bench(args)
-    before: set[Row] = set()
+    before: set[TokenRow] = set()
     steps: dict[str, list[Step]] = {}
     found: dict[str, Any] = {}
     for name in RECIPES:
@@ -210,8 +210,8 @@ def logits(module: Any, **given: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def ids(victim: recipes.Victim, texts: list[Any]) -> list[Row]:
-    return rows_of(victim.tokenizer(texts, truncation=True, max_length=victim.max_length)) if texts else []
+def ids(victim: recipes.Victim, texts: list[Any]) -> list[TokenRow]:
+    return build_rows(victim.tokenizer(texts, truncation=True, max_length=victim.max_length)) if texts else []
 
 
 # ------------------------------------------------------------------------------------------------------- low precision
@@ -254,19 +254,21 @@ def certified(victim: recipes.Victim, classifier: Any, steps: dict[str, list[Ste
     }
 
 
-def both(victim: recipes.Victim, classifier: Any, rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+def both(
+    victim: recipes.Victim, classifier: Any, rows: list[TokenRow]
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
     """Return the logits of all rows in fp32 and in bf16, and the CPU seconds of each round."""
     network = victim.network
     sample = partial(network._sample, victim.tokenizer)
-    calls = {name: backends._openvino(classifier, logits, sample, name) for name in ("f32", "bf16")}
+    calls = {name: backends._compile_openvino(classifier, logits, sample, name) for name in ("f32", "bf16")}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     answers: dict[str, torch.Tensor] = {}
     for _ in range(ROUNDS):
         for name, call in calls.items():
             out = torch.empty(len(rows), 2)
             took = 0.0
-            for places in batches(rows, network.max_rows, network.max_tokens, 1):
-                given = tensors([rows[i] for i in places], network.pad, 1, network.device)
+            for places in divide_into_batches(rows, network.max_rows, network.max_tokens, 1):
+                given = build_tensors([rows[i] for i in places], network.pad, 1, network.device)
                 start = time.process_time()
                 out[places] = call(given).float()
                 took += time.process_time() - start

@@ -85,7 +85,7 @@ def main() -> None:
         first = time.process_time() - begun
         forward = clock.around("encoding", RetrieverVictim._forward, lambda victim, rows: len(rows))
         RetrieverVictim._forward = forward  # type: ignore[method-assign]
-        index.scores = clock.around("products", index.scores, lambda asked, *more: len(asked))  # type: ignore[assignment]
+        index.score_documents = clock.around("products", index.score_documents, lambda asked, *more: len(asked))  # type: ignore[assignment]
         begun = time.process_time()
         found = rbench.rank(
             "one-layer",

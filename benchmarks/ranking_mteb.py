@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import cores, processor
-from rbench.tasks.ranking import Collection
+from rbench.tasks.ranking import DocumentCollection
 
 
-def by_mteb(folder: Path, of: Collection, queries: dict[str, str]) -> dict[str, float]:
+def by_mteb(folder: Path, of: DocumentCollection, queries: dict[str, str]) -> dict[str, float]:
     """Return what mteb's evaluator says of a model: `ndcg_at_10`, `recall_at_10`, `map_at_1000` and the like."""
     import mteb
     from datasets import Dataset
@@ -41,7 +41,7 @@ def by_mteb(folder: Path, of: Collection, queries: dict[str, str]) -> dict[str, 
     return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
 
 
-def by_rbench(folder: Path, of: Collection, queries: dict[str, str]) -> dict[str, float]:
+def by_rbench(folder: Path, of: DocumentCollection, queries: dict[str, str]) -> dict[str, float]:
     """Return rbench's scores of the same model: `ndcg`, `recall`, `mrr`, `map` and `success`."""
     import rbench
 

@@ -22,12 +22,12 @@ from typing import Any
 
 from playwright.sync_api import sync_playwright
 
-from rbench.recipes.observed import DIGITS
+from rbench.recipes.observed import SCORE_DECIMALS
 from rbench.report import examples
-from rbench.report.data import Names, Report, Sampled
-from rbench.report.html import page
+from rbench.report.data import ExampleSample, PageNames, RunReport
+from rbench.report.html import render_page
 from rbench.schema import Outcome, Step
-from rbench.system.changes import Texts, changed
+from rbench.system.changes import Texts, list_changes
 
 OUT = Path(__file__).resolve().parent / "results" / "report.json"
 EXAMPLES, WORDS, LOADS = 10_000, 80, 5
@@ -41,7 +41,7 @@ MEASURED = """async (wanted) => {
 }"""
 
 
-def drawn() -> list[examples.One]:
+def drawn() -> list[examples.AttackedExample]:
     """Return the examples, those of one text side by side."""
     draw = random.Random(0)
     found = []
@@ -62,7 +62,7 @@ def drawn() -> list[examples.One]:
                     num_queries=draw.randint(2, 900),
                     steps=tuple(stepped(way, draw)),
                 )
-                found.append(examples.One((attack, encoder, "clean", "task"), 0, None, outcome))
+                found.append(examples.AttackedExample((attack, encoder, "clean", "task"), 0, None, outcome))
     return found[:EXAMPLES]
 
 
@@ -78,7 +78,7 @@ def attacked(words: Sequence[str], draw: random.Random) -> Iterator[Texts]:
 def stepped(way: Sequence[Texts], draw: random.Random) -> Iterator[Step]:
     """Yield steps with answers that mean nothing but are as long as real ones."""
     for before, after in zip((way[0], *way), way, strict=False):
-        yield Step(score=round(draw.random(), DIGITS), prediction=1, changes=changed(before, after))
+        yield Step(score=round(draw.random(), SCORE_DECIMALS), prediction=1, changes=list_changes(before, after))
 
 
 def main() -> None:
@@ -87,10 +87,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     out = parser.parse_args().out
     chosen = drawn()
-    names = Names(encoders=ENCODERS, finetunes=("clean",), tasks=("task",), attacks=ATTACKS)
-    sampled = Sampled(shown=len(chosen), total=len(chosen))
-    text = page(
-        Report(title="10,000 examples", suite="s", names=names, sampled=sampled), examples.pack(chosen, texts=True)
+    names = PageNames(encoders=ENCODERS, finetunes=("clean",), tasks=("task",), attacks=ATTACKS)
+    sampled = ExampleSample(shown=len(chosen), total=len(chosen))
+    text = render_page(
+        RunReport(title="10,000 examples", suite="s", names=names, sampled=sampled),
+        examples.pack_examples(chosen, texts=True),
     )
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         file = Path(folder) / "report.html"
@@ -123,7 +124,7 @@ def main() -> None:
 def machine_name() -> str:
     from rbench.store import provenance
 
-    return str(provenance.machine())
+    return str(provenance.describe_machine())
 
 
 if __name__ == "__main__":

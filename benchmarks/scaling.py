@@ -34,7 +34,7 @@ from rbench import config, recipes
 from rbench.config.registry import Registry, search_path
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.inference import Network, backends
-from rbench.recipes.engine import Engine
+from rbench.recipes.engine import AttackEngine
 from rbench.schema import Choice, ResourceChoice
 from rbench.system import digests
 from rbench.system.processes import cores
@@ -59,7 +59,7 @@ def main() -> None:
         spec = config.load_attack(Choice(name=name), registry)
         places = tuple(locate(profile, spec.needs, args.models).items())
         return recipes.AttackTask(
-            spec, None, task, args.seed, digests.located(victim), args.victim.name, profile, places
+            spec, None, task, args.seed, digests.locate_folder(victim), args.victim.name, profile, places
         )
 
     parts: dict[str, Any] = {"grid": grid, "profile": profiles, "growth": growth}
@@ -145,7 +145,7 @@ def profiles(cell: Any, examples: list[Example]) -> dict[str, Any]:
     Network._whole = timed  # type: ignore[method-assign]
     rates = {name: matmul(name) for name in ("torch", "onednn")}
     found: dict[str, Any] = {"gflops_matmul_one_thread": rates, "attacks": []}
-    engine = Engine(recipes.EngineConfig())
+    engine = AttackEngine(recipes.EngineConfig())
     for name in RECIPES:
         list(engine.run(cell(name), examples[-6:]))
         seconds.clear(), tokens.clear()
@@ -174,7 +174,7 @@ def flop_per_token(classifier: Any) -> float:
 def matmul(name: str) -> float:
     """Measure GFLOP/s of the largest matrix product of a MiniLM layer, with 512 tokens at a time."""
     layer, x = torch.nn.Linear(384, 1536), torch.randn(512, 384)
-    product = backends._with_linear(backends._OneDnnLinear if name == "onednn" else backends._Linear, layer)
+    product = backends._replace_linear(backends._OneDnnLinear if name == "onednn" else backends._SteadyLinear, layer)
     with torch.inference_mode():
         for _ in range(50):
             product(x)

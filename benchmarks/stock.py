@@ -14,8 +14,8 @@ import nltk
 import numpy as np
 import transformers
 
-from rbench.recipes._textattack import swapped
-from rbench.recipes.build import protected_columns, recipe_class
+from rbench.recipes._textattack import swap_attribute
+from rbench.recipes.build import find_protected_columns, recipe_class
 from rbench.schema import AttackSpec, TaskSpec
 
 # isort: split
@@ -50,7 +50,7 @@ def stock(resources: Any) -> Iterator[None]:
     """Make TextAttack's components use `resources` as their own while they are built and run inside the block."""
     with ExitStack() as stack:
         for owner, name, value in _stand_ins(resources):
-            stack.enter_context(swapped(owner, name, value))
+            stack.enter_context(swap_attribute(owner, name, value))
         yield
 
 
@@ -93,7 +93,7 @@ def build_stock(spec: AttackSpec, classifier: Any, max_length: int, resources: A
     resources.load(spec.needs)
     with stock(resources):
         attack = recipe_class(spec).build(StockWrapper(classifier, max_length))
-    columns = protected_columns(spec, task)
+    columns = find_protected_columns(spec, task)
     if columns:
         attack.pre_transformation_constraints.append(InputColumnModification(list(task.columns), set(columns)))
     return attack

@@ -59,7 +59,7 @@ class Alone(ensemble.Strongest):
 
     def perform_search(self, initial_result: Any) -> Any:
         self.begin(initial_result)
-        with suppress(ensemble._Over):
+        with suppress(ensemble._SearchOver):
             self.search_widely(initial_result, self._budget)
         return self._best
 

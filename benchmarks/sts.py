@@ -75,7 +75,7 @@ def encoding(args: argparse.Namespace) -> dict[str, Any]:
     """Encode each distinct sentence of the sets once."""
     from rbench import config
     from rbench.config.registry import Registry
-    from rbench.encoders.model_metadata import described
+    from rbench.encoders.model_metadata import read_fields
     from rbench.schema import EncoderSpec
     from rbench.tasks import open_task
 
@@ -83,7 +83,7 @@ def encoding(args: argparse.Namespace) -> dict[str, Any]:
         row for name in args.tasks for row in open_task(config.load_task(name, Registry()), args.data).split("test")
     ]
     texts = list(dict.fromkeys(text for row in rows for text in row.texts))
-    spec = EncoderSpec(**{"name": args.model.name, "base": args.model.name, **described(args.model)})
+    spec = EncoderSpec(**{"name": args.model.name, "base": args.model.name, **read_fields(args.model)})
     began = time.perf_counter()
     from rbench import encoders  # the first job of a run imports PyTorch too
 
@@ -98,7 +98,7 @@ def encoding(args: argparse.Namespace) -> dict[str, Any]:
 def scoring(args: argparse.Namespace) -> dict[str, Any]:
     """Run the suite `sts` on the folder."""
     from rbench import api
-    from rbench.store.runs import Store
+    from rbench.store.runs import RunStore
 
     with tempfile.TemporaryDirectory() as folder:
         overrides = (f"encoders=[{args.model.resolve()}]", f"evaluate=[{', '.join(args.tasks)}]")
@@ -106,7 +106,7 @@ def scoring(args: argparse.Namespace) -> dict[str, Any]:
         result = api.run("sts", options)
         if result.failed:
             raise SystemExit(f"the run failed: {result.failed}")
-        records = Store(result.run).records()
+        records = RunStore(result.run).records()
     return {
         "work": round(sum(record.provenance.seconds for record in records), 2),
         "spearman": {record.job.parts[1]: round(record.scores[0].value or 0, 4) for record in records},

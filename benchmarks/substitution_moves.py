@@ -32,13 +32,13 @@ from numpy.typing import NDArray
 from rbench import encoders
 from rbench.encoders.vectors import read_vectors
 from rbench.schema import PretrainJob
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
-from rbench.train.substituted import at_random
+from rbench.train.substituted import substitute_at_random
 from rbench.words.resources.lexical import nltk_stopwords, wordnet_synonyms
-from rbench.words.substitution.candidates import Neighbours
+from rbench.words.substitution.candidates import NeighbourWords
 from rbench.words.substitution.options import at_most
-from rbench.words.substitution.segmentation import in_case_of
+from rbench.words.substitution.segmentation import copy_case
 
 SHARE, MOST, DRAWS = 0.2, 10, 2000
 Moves = NDArray[np.float64]
@@ -51,7 +51,7 @@ class Synonyms:
         self._look_up = wordnet_synonyms()
 
     def __call__(self, slots: Sequence[tuple[str, int, int]]) -> list[list[str]]:
-        return [[in_case_of(text[a:b], new) for new in self._look_up(text[a:b].lower())] for text, a, b in slots]
+        return [[copy_case(text[a:b], new) for new in self._look_up(text[a:b].lower())] for text, a, b in slots]
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     rows = [json.loads(line) for line in args.texts.read_text(encoding="utf-8").splitlines()]
     texts = [str(rows[i]["text"]) for i in np.random.default_rng(0).choice(len(rows), args.n, replace=False)]
     edited = {
-        "near": edits(texts, Neighbours(read_vectors(args.vectors), candidates=10)),
+        "near": edits(texts, NeighbourWords(read_vectors(args.vectors), candidates=10)),
         "wordnet": edits(texts, Synonyms()),
     }
     found: dict[str, Any] = {}
@@ -86,12 +86,12 @@ def parse() -> argparse.Namespace:
 def edits(texts: Sequence[str], source: Callable[..., list[list[str]]]) -> list[str]:
     torch.manual_seed(0)
     geometry: Any = SimpleNamespace(source=source, stopwords=nltk_stopwords())
-    return [found.texts[0] for found in at_random(geometry, at_most(MOST, SHARE), texts)]
+    return [found.texts[0] for found in substitute_at_random(geometry, at_most(MOST, SHARE), texts)]
 
 
 def opened(run: Path) -> list[tuple[str, Any]]:
     """Return the trained encoders of a RUN, in the order of its plan."""
-    plan, cache, found = Store(run).plan(), WeightCache(default_cache()), []
+    plan, cache, found = RunStore(run).plan(), WeightCache(default_cache()), []
     for job in plan.jobs if plan is not None else sys.exit(f"{run} is no RUN"):
         if isinstance(job.spec, PretrainJob):
             if not cache.has(job.key):

@@ -12,8 +12,8 @@ from typing import Any
 from rbench import api
 from rbench.schema import AttackJob, Job, Outcome, Provenance, Record
 from rbench.score import attack_counts, attack_scores
-from rbench.store.job_status import standing
-from rbench.store.runs import Parts, Store
+from rbench.store.job_status import load_statuses
+from rbench.store.runs import PartialOutcomes, RunStore
 
 Options = api.Options
 TASKS, ATTACKS = ("mini-sentiment", "mini-nli"), ("textfooler", "textbugger", "pwws", "bae", "bertattack")
@@ -93,7 +93,7 @@ def record(job: Job, made: Sequence[Outcome], **more: Any) -> Record:
     )
 
 
-def write(store: Store, job: Job, n: int) -> None:
+def write(store: RunStore, job: Job, n: int) -> None:
     """Write a job's record at once, and the outcomes of an attack job."""
     if not isinstance(job.spec, AttackJob):
         store.write_record(record(job, ()))
@@ -105,19 +105,21 @@ def write(store: Store, job: Job, n: int) -> None:
 def write_run(folder: Path, jobs: int, n: int, encoders: Sequence[str] = ("mini-bert",)) -> Path:
     """Write a finished RUN of this many attack jobs with this many outcomes each."""
     plan = planned(folder, jobs, encoders)
-    store = Store(folder / "run")
+    store = RunStore(folder / "run")
     store.write_plan(plan)
     for job in plan.jobs:
         write(store, job, n)
     return store.root
 
 
-def append(store: Store, job: Job, n: int) -> None:
+def append(store: RunStore, job: Job, n: int) -> None:
     """Write a job's record, and the outcomes of an attack job one by one, as a run does."""
     made = outcomes(job, n) if isinstance(job.spec, AttackJob) else ()
     more: dict[str, Any] = {}
     if made:
-        parts = Parts(store, job, {outcome.example_id for outcome in made}, "growth", lambda writer, outcome: False)
+        parts = PartialOutcomes(
+            store, job, {outcome.example_id for outcome in made}, "growth", lambda writer, outcome: False
+        )
         parts.look()
         for outcome in made:
             parts.append(outcome)
@@ -125,9 +127,9 @@ def append(store: Store, job: Job, n: int) -> None:
     store.write_record(record(job, made, **more))
 
 
-def done(store: Store, plan: Any) -> frozenset[str]:
+def done(store: RunStore, plan: Any) -> frozenset[str]:
     """Return the keys of the jobs that are done."""
-    return standing(store, plan).done
+    return load_statuses(store, plan).done
 
 
 def write_encoders(folder: Path, n: int) -> Path:

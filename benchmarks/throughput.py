@@ -80,7 +80,7 @@ def main() -> None:
         theirs = build_stock(spec, classifier, args.max_length, resources, task)
         places = tuple(locate(profile, spec.needs, args.models).items())
         attack_task = recipes.AttackTask(
-            spec, None, task, args.seed, digests.located(folder), args.victim.name, profile, places
+            spec, None, task, args.seed, digests.locate_folder(folder), args.victim.name, profile, places
         )
         sides: dict[str, list[dict[str, Any]]] = {"stock": [], "rbench": []}
         different = 0

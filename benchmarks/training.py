@@ -93,7 +93,7 @@ SHAPES: dict[str, dict[str, int]] = {
 
 def write_base(folder: Path, shape: str) -> Path:
     """Write a masked LM of this shape with random weights."""
-    tokenizer.write(folder)
+    tokenizer.write_tokenizer(folder)
     words = len(transformers.AutoTokenizer.from_pretrained(folder))
     torch.manual_seed(0)
     transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=words, **SHAPES[shape])).save_pretrained(folder)

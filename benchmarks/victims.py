@@ -86,9 +86,13 @@ def make(args: argparse.Namespace, task: TaskSpec, train: list[Example], test: l
     spec = config.load_encoder(args.encoder, Registry())
     source = Path(encoders.locate(spec, args.models).where)
     labels = dict(enumerate(task.labels))
-    model = AutoModelForSequenceClassification.from_pretrained(
-        source, id2label=labels, label2id={label: i for i, label in labels.items()}
-    ).eval()
+    model = (
+        AutoModelForSequenceClassification.from_pretrained(
+            source, id2label=labels, label2id={label: i for i, label in labels.items()}
+        )
+        .float()
+        .eval()
+    )
     tokenizer = AutoTokenizer.from_pretrained(source)
     tokenizer.model_max_length = LENGTH
     read: list[torch.Tensor] = []

@@ -8,6 +8,8 @@ From Python:
     load_results(run)               one row for each attacked example of a RUN, as a data frame
     table(run)                      a table of a RUN, as text
     compare(run, between=(A, B))    compare two encoders, strategies or attacks, text by text
+    compare_scores(a, b)            compare two systems by scores of single items that any tool wrote
+    audit_log(log, victim)          replay the log of an attack, and check what its rate takes for granted
     claims(run)                     which claims of its suite a RUN supports
     figure(run, kind)               draw a figure of what a RUN stores
     load_encoder(name)              an encoder: texts in, vectors out
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
     from rbench.api import Options
     from rbench.api.attacking import attack_texts as attack
     from rbench.api.attacking import textattack_wrapper
+    from rbench.api.auditing import audit_log
     from rbench.api.judging import claims, compare
     from rbench.api.ranking import rank
     from rbench.api.reporting import figure
     from rbench.api.results import write_textattack_csv
     from rbench.api.runs import load_results, table
+    from rbench.api.scoring import compare_scores
     from rbench.api.suites import run
     from rbench.api.training import load_encoder
 
@@ -39,8 +43,10 @@ __all__ = [
     "Options",
     "__version__",
     "attack",
+    "audit_log",
     "claims",
     "compare",
+    "compare_scores",
     "figure",
     "load_encoder",
     "load_results",

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
+from rbench.system import own_code
 from tests.browser import axe as axe
 from tests.browser import browser as browser
 
 if TYPE_CHECKING:
     from rbench.schema import TaskSpec
     from rbench.tasks import TaskData
-    from rbench.tasks.clean import Reserved
+    from rbench.tasks.clean import ReservedTexts
 
 # The networks are tiny: a second thread would only wait for the first, and take the core of the other test process.
 # torch and numpy read this when they are imported, in this process and in those that tests start.
@@ -77,6 +78,13 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def no_test_is_a_users_file() -> None:
+    """An error names the last line of a user's own Python. A test, which calls rbench in the user's place, is none."""
+    folders = (*own_code._rbench_folders(), Path(__file__).parent)
+    own_code._rbench_folders = lambda: folders  # type: ignore[assignment]
+
+
+@pytest.fixture(scope="session", autouse=True)
 def one_fork_server() -> Iterator[None]:
     """The first test that starts processes decides what their server imports: always what attacks need.
 
@@ -115,7 +123,7 @@ def generated_rows_are_cleaned_once() -> Iterator[None]:
     read = tasks.open_task
     kept: dict[Any, TaskData] = {}
 
-    def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence[Reserved] = ()) -> TaskData:
+    def open_task(spec: TaskSpec, data_path: Sequence[Path] = (), reserved: Sequence[ReservedTexts] = ()) -> TaskData:
         if spec.generator is None:
             return read(spec, data_path, reserved)
         without = tuple((one.name, one.keys, tuple(sorted(one.shared.items()))) for one in reserved)

@@ -73,7 +73,7 @@ def figures(name: str) -> dict[str, bytes]:
     wanted = {path.name for path in shown_figures(name)}
     if not wanted:
         return {}
-    drawings = reporting.shown_figures(runs.results_of(reference.run(name)), Registry(), texts=False)
+    drawings = reporting.list_figures(runs.results_of(reference.run(name)), Registry(), texts=False)
     by_file = {f"{name}-{_stem(label)}.svg": draw for label, draw in drawings}
     return {file: by_file[file]().content for file in sorted(wanted)}
 

@@ -16,7 +16,7 @@ from rbench.report.sheet import ANSWERS
 from rbench.schema import AttackJob, Job, Outcome, Plan, Provenance, Record, Suite, TaskSpec
 from rbench.schema.judged import SCALE, TEXTS, Item, Sheet
 from rbench.score import attack_counts, attack_health, attack_scores
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from tests.tables.conftest import ATTACKS, OTHERS, PROFILE
 
 TASK = "mini-sentiment"
@@ -46,7 +46,7 @@ def mini_run(
         fell: the rate of success.
         valid: the rate of successes that have their label still.
     """
-    store, task = Store(root), MINI
+    store, task = RunStore(root), MINI
     suite = Suite(name="s", encoders=tuple(encoders), tasks=(TASK,), attacks=tuple(attacks), seeds=tuple(seeds))
     jobs = [
         Job.make(_spec(encoder, task, attack, n), (encoder, TASK, "clean", attack), {}, seed_)

@@ -14,7 +14,7 @@ import pytest
 from rbench import api
 from rbench.schema import Plan, Record
 from rbench.store.pack import unpack
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 REFERENCE = Path(__file__).resolve().parents[1] / "results" / "reference"
 NAMES = sorted(path.stem for path in REFERENCE.glob("*.zip"))
@@ -43,7 +43,7 @@ def unpacked(name: str, folder: Path) -> Path:
 @cache
 def plan(name: str) -> Plan:
     """The stored plan."""
-    found = Store(run(name)).plan()
+    found = RunStore(run(name)).plan()
     assert found is not None
     return found
 
@@ -51,7 +51,7 @@ def plan(name: str) -> Plan:
 @cache
 def records(name: str) -> MappingProxyType[str, Record]:
     """The reliable records by the names of their jobs, in the plan's order."""
-    return MappingProxyType({record.job.name: record for record in Store(run(name)).records(plan(name))})
+    return MappingProxyType({record.job.name: record for record in RunStore(run(name)).records(plan(name))})
 
 
 def page(name: str) -> str:
@@ -85,3 +85,12 @@ def table(name: str, heading: str, fmt: str = "markdown") -> str:
 def cells(name: str, heading: str) -> Any:
     """The cells of a table of a RUN, as its JSON has them."""
     return json.loads(table(name, heading, "json"))["cells"]
+
+
+Difference = tuple[float, float, float]
+
+
+def read_differences(section: str) -> list[Difference]:
+    """The values with an interval in a section: `-1.0 [-2.0, 0.5]`, in tables and text."""
+    found = re.findall(r"(-?\d+\.\d)(?: points?)? \[(-?\d+\.\d), (-?\d+\.\d)\]", " ".join(section.split()))
+    return [(float(value), float(low), float(high)) for value, low, high in found]

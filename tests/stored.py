@@ -15,3 +15,8 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     content = json.loads(unseal(path.read_bytes()))
     change(content)
     path.write_bytes(seal(json.dumps(content, indent=1)))
+
+
+def read_folder(root: Path) -> dict[str, bytes]:
+    """The bytes of every file below a folder, by its path in the folder."""
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}

@@ -11,8 +11,8 @@ from rbench import api
 from rbench.api import RunResult
 from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, FinetuneJob, Health, Record
-from rbench.score import Deviations
-from rbench.store.runs import Store
+from rbench.score import StsDeviations
+from rbench.store.runs import RunStore
 from rbench.store.verify import verify
 
 SUITE = """\
@@ -40,7 +40,7 @@ def ran(place: Path) -> RunResult:
 
 
 def record(place: Path, kind: type[Any], task: str) -> Record:
-    store = Store(place / "run")
+    store = RunStore(place / "run")
     plan = store.plan()
     assert plan is not None
     (job,) = [job for job in plan.jobs if isinstance(job.spec, kind) and job.parts[1] == task]
@@ -64,9 +64,9 @@ def test_a_scorer_has_no_majority_to_be_compared_with(ran: RunResult, place: Pat
 
 def test_the_record_holds_errors_and_correlations_of_its_outcomes(ran: RunResult, place: Path) -> None:
     made = record(place, AttackJob, "mini-sts")
-    outcomes = Store(place / "run").outcomes(made.job)
+    outcomes = RunStore(place / "run").outcomes(made.job)
     assert len(outcomes) == 12 and all(outcome.gold is not None for outcome in outcomes)
-    assert Deviations.of_record(made).scores() == Deviations.of(outcomes).scores()
+    assert StsDeviations.of_record(made).scores() == StsDeviations.of(outcomes).scores()
     scores = {score.name: score.value or 0 for score in made.scores}
     assert scores["error_after"] > scores["error_before"] and scores["asr"] > 0
     assert not any(

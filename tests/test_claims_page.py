@@ -1,4 +1,7 @@
-"""docs/claims.md says what `rbench claims --paper` says. Much of it is counted here again, by plain arithmetic."""
+"""docs/claims.md says what `rbench claims --paper` says of the sentences that do not hold in full.
+
+Many sentences are counted here again, by plain arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,20 @@ import pytest
 
 from rbench import api
 from rbench.papers import tables as printed
-from rbench.papers.claims import VERDICTS, Judged, gap, kind, sentences
+from rbench.papers.claims import SENTENCE_VERDICTS, PrintedClaimVerdict, count_by_sentence, format_gap
 
 PAGE = (Path(__file__).parents[1] / "docs" / "claims.md").read_text(encoding="utf-8")
-ROWS = {
-    row[0]: row
-    for row in re.findall(
-        r"^\| `([a-z0-9-]+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE
-    )
-}
-KINDS = {"lower", "higher", "lower by", "higher by", "at least", "at most", "ratio", "ordering", "rising", "falling"}
+PRINTED = dict(re.findall(r"^\| `([a-z0-9-]+)` \| [^|]+ \| ([^|]+) \|", PAGE, re.MULTILINE))
 PAPERS = {"rse": "RobustSentEmbed", "vadv": "V-advCSE", "adcl": "ADCL", "cline": "CLINE"}
 JUDGED = api.paper_claims("all")
-SENTENCES = sentences(JUDGED)
+SENTENCES = count_by_sentence(JUDGED)
 
 
 def grid(name: str) -> dict[tuple[str, ...], Decimal]:
     """The numbers of a table by the labels of their row and the name of their column."""
     return {
         (*found.row.values(), found.column): Decimal(found.cell.printed)
-        for found in printed.load(name).found()
+        for found in printed.load_printed_table(name).found()
         if found.cell.printed is not None
     }
 
@@ -246,83 +243,71 @@ CHECKS: dict[str, Callable[[], str]] = {
 def shown(name: str) -> str:
     """What the page prints for a sentence, by the verdicts on its parts."""
     found = SENTENCES[name]
-    return f"{found.holding} of {found.of}" + (f", {gap(parts(name)[0])}" if found.of == 1 else "")
+    return f"{found.holding} of {found.of}" + (f", {format_gap(parts(name)[0])}" if found.of == 1 else "")
 
 
-def parts(name: str) -> list[Judged]:
+def parts(name: str) -> list[PrintedClaimVerdict]:
     return [one for one in JUDGED if one.claim.id.partition(".")[0] == name]
 
 
 def test_ids_are_there_once() -> None:
-    assert len(ROWS) == PAGE.count("\n| `")
-    assert all(name.split("-")[0] in ("rse", "vadv", "adcl", "cline") for name in ROWS)
+    assert len(PRINTED) == PAGE.count("\n| `")
     ids = [one.claim.id for one in JUDGED]
-    assert len(ids) == len(set(ids))
+    assert len(ids) == len(set(ids)) and all(name.split("-")[0] in PAPERS for name in ids)
 
 
-def test_every_claim_has_a_kind_or_says_why_it_has_none() -> None:
-    for name, _, _, of_kind, table, _ in ROWS.values():
-        first, _, why = of_kind.partition(": ")
-        assert first in KINDS if not why else (first, table) == ("none", "-"), name
+def test_the_page_has_the_sentences_that_do_not_hold_in_full() -> None:
+    short = {name for name, one in SENTENCES.items() if one.verdict != "in full"}
+    assert PRINTED.keys() - CHECKS.keys() <= short <= PRINTED.keys()
+    assert f"Of the {len(short)} below" in PAGE
+    assert all(PRINTED[name] == shown(name) for name in short)
 
 
-def test_what_a_table_can_judge_is_judged() -> None:
-    assert {name for name, row in ROWS.items() if row[4] != "-"} == SENTENCES.keys()
-
-
-@pytest.mark.parametrize("name", SENTENCES)
-def test_the_page_says_what_the_command_says(name: str) -> None:
-    _, _, where, of_kind, table, on_page = ROWS[name]
-    assert on_page == shown(name)
-    for one in parts(name):
-        assert (one.table, kind(one.claim)) == (table, of_kind)
-        assert one.claim.source.startswith(
-            {"rse": "Rob", "vadv": "V-", "adcl": "AD", "cline": "CL"}[name.split("-")[0]]
-        )
-        assert all(section in one.claim.source for section in re.findall(r"\d\.\d|Table \d|H\d|abstract", where))
+def test_every_sentence_names_its_place_in_the_paper() -> None:
+    papers = {"rse": "Rob", "vadv": "V-", "adcl": "AD", "cline": "CL"}
+    for one in JUDGED:
+        assert one.claim.source.startswith(papers[one.claim.id.split("-")[0]])
+        assert re.search(r"section|abstract|appendix|Table", one.claim.source)
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_plain_arithmetic_says_the_same(name: str) -> None:
-    assert ROWS[name][5] == CHECKS[name]()
+    assert CHECKS[name]() == (shown(name) if name in SENTENCES else PRINTED[name])
 
 
 def test_more_than_a_third_is_counted_twice() -> None:
     assert 3 * len(CHECKS.keys() & SENTENCES.keys()) > len(SENTENCES)
-    assert {name for name, row in ROWS.items() if row[5] != "-"} == SENTENCES.keys() | CHECKS.keys()
+    assert PRINTED.keys() <= SENTENCES.keys() | CHECKS.keys()
 
 
 def test_the_summary_counts_the_sentences() -> None:
     for start, paper in {**PAPERS, "": "all"}.items():
         found = [one.verdict for name, one in SENTENCES.items() if name.startswith(start)]
-        counts = " | ".join(str(found.count(verdict)) for verdict in VERDICTS)
+        counts = " | ".join(str(found.count(verdict)) for verdict in SENTENCE_VERDICTS)
         assert f"\n| {paper} | {len(found)} | {counts} |\n" in PAGE
 
 
 @pytest.mark.parametrize(
-    ("name", "count"),
+    ("name", "count", "verdict"),
     [
-        ("rse-sts-tasks-bert-older", 6),
-        ("rse-transfer-tasks-bert-older", 4),
-        ("rse-sts-tasks-roberta-base", 5),
-        ("rse-sts-tasks-bert", 6),
-        ("rse-sts-tasks-roberta-large", 5),
-        ("rse-transfer-tasks-bert", 4),
+        ("rse-sts-tasks-bert-older", 6, "in full"),
+        ("rse-transfer-tasks-bert-older", 4, "in full"),
+        ("rse-sts-tasks-roberta-base", 5, "in full"),
+        ("rse-sts-tasks-bert", 6, "in part"),
+        ("rse-sts-tasks-roberta-large", 5, "in part"),
+        ("rse-transfer-tasks-bert", 4, "in part"),
     ],
 )
-def test_which_sentences_have_the_count_that_they_name(name: str, count: int) -> None:
-    (said,) = re.findall(r"Three have\s+it on their tables: (.+?)\.\s`", PAGE, re.DOTALL)
+def test_which_sentences_have_the_count_that_they_name(name: str, count: int, verdict: str) -> None:
     assert SENTENCES[name].needed == count < SENTENCES[name].of
-    assert (SENTENCES[name].holding >= count) == (f"`{name}`" in said)
-    assert SENTENCES[name].verdict == ("in full" if f"`{name}`" in said else "in part")
+    assert (SENTENCES[name].holding >= count) == (verdict == "in full")
+    assert SENTENCES[name].verdict == verdict
 
 
 def test_readings_of_ours_are_among_the_sentences_that_do_not_hold_in_full() -> None:
     (said,) = re.findall(r"five are readings of ours(.+?)\n\n", PAGE, re.DOTALL)
     named = re.findall(r"`([a-z-]+)`", said)
     assert len(named) == 5 and all(SENTENCES[name].verdict == "in part" for name in named)
-    short = [one for one in SENTENCES.values() if one.verdict != "in full"]
-    assert f"Of the {len(short)} that do not hold in full" in PAGE
 
 
 def test_the_numbers_of_second_bests() -> None:

@@ -6,33 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from rbench import api, mini
-from rbench.api.suites import prepared_for
+from rbench.api.suites import prepare_suite
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
 from rbench.plan.prepare import Options
 from rbench.schema import Job, Plan, Record
-from rbench.score.contrast import contrast_scores, judged
-from rbench.store.runs import Store
+from rbench.score.contrast import contrast_scores, group_into_bundles
+from rbench.score.packed import unpack_numbers
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from tests import tiny
+from tests.films import SET_YAML, TASK_YAML, write_edits, write_rows, write_text
 
-TASK = """\
-kind: single
-columns: [text]
-labels: [bad, good]
-contrast: films-edited
-training: {learning_rate: 5.0e-3, epochs: 2}
-"""
-SET = """\
-task: films
-local: films-edited/test
-original: {text: before, label: was}
-perturbed: {text: after, label: "is"}
-"""
 SUITE = (
     "encoders: [toy]\ntasks: [films]\nevaluate: [contrast]\nfinetune: [clean, probe]\nseeds: [0, 1]\nresources: mini\n"
 )
@@ -42,49 +32,17 @@ SUITE = (
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    write(tmp_path / "mine/tasks/films.yaml", TASK)
-    write(tmp_path / "mine/contrast/films-edited.yaml", SET)
-    write(tmp_path / "mine/encoders/toy.yaml", "base: toy\npooling: mean\n")
-    write(tmp_path / "suite.yaml", SUITE)
+    write_text(tmp_path / "mine/tasks/films.yaml", TASK_YAML)
+    write_text(tmp_path / "mine/contrast/films-edited.yaml", SET_YAML)
+    write_text(tmp_path / "mine/encoders/toy.yaml", "base: toy\npooling: mean\n")
+    write_text(tmp_path / "suite.yaml", SUITE)
     tiny.write_bert(tmp_path / "models" / "toy")
     data = tiny.data(train=64)
     for split in ("train", "validation", "test"):
         rows = [{"text": example.texts[0], "label": example.label} for example in data.split(split)]
-        lines(tmp_path / f"data/films/{split}.jsonl", rows)
-    edits(tmp_path)
+        write_rows(tmp_path / f"data/films/{split}.jsonl", rows)
+    write_edits(tmp_path)
     return tmp_path
-
-
-def write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-
-
-def lines(file: Path, rows: list[dict[str, Any]]) -> None:
-    write(file, "".join(json.dumps(row) + "\n" for row in rows))
-
-
-def edits(place: Path, n: int = 30, leak: str | None = None) -> None:
-    """Test sentences, each with its word that decides turned, and once more with another word of the same kind."""
-    opposite = dict(zip(tiny.GOOD + tiny.BAD, tiny.BAD + tiny.GOOD, strict=True))
-    kin = {word: words[(i + 1) % 4] for words in (tiny.GOOD, tiny.BAD) for i, word in enumerate(words)}
-    rows = []
-    for i, example in enumerate(tiny.data().split("test")[:n]):
-        for kind, table in (("turned", opposite), ("kept", kin)):
-            after = " ".join(table.get(word, word) for word in example.texts[0].split())
-            label = 1 - example.label if kind == "turned" else example.label
-            rows.append(
-                {
-                    "pair_id": f"{i}-{kind}",
-                    "before": example.texts[0],
-                    "after": after,
-                    "was": example.label,
-                    "is": label,
-                }
-            )
-    if leak is not None:
-        rows.append({"pair_id": "leak", "before": leak, "after": f"{leak} and", "was": 1, "is": 0})
-    lines(place / "data/films-edited/test.jsonl", rows)
 
 
 def options(place: Path, **more: Any) -> Options:
@@ -97,7 +55,7 @@ def job_of(plan: Plan, name: str) -> Job:
     return job
 
 
-def record_of(store: Store, job: Job) -> Record:
+def record_of(store: RunStore, job: Job) -> Record:
     record = store.record(job)
     assert record is not None
     return record
@@ -125,7 +83,7 @@ def test_the_record_is_what_the_victim_says_text_by_text(place: Path) -> None:
     assert not result.failed and result.complete == 8
     (table,) = result.tables
     assert "films Con" in table and (result.run / "tables" / "contrast.tex").is_file()
-    store, plan = Store(result.run), prepared_for("suite.yaml", options(place)).plan
+    store, plan = RunStore(result.run), prepare_suite("suite.yaml", options(place)).plan
     for job in plan.jobs:
         if job.stage == "measure":
             check(store, job)
@@ -133,7 +91,7 @@ def test_the_record_is_what_the_victim_says_text_by_text(place: Path) -> None:
     assert again.tables == result.tables
 
 
-def check(store: Store, job: Job) -> None:
+def check(store: RunStore, job: Job) -> None:
     victim, _ = EncoderClassifier.load(WeightCache(default_cache()).folder(job.needs["victim"]))
     rows = [json.loads(line) for line in Path("data/films-edited/test.jsonl").read_text().splitlines()]
 
@@ -165,32 +123,60 @@ def check(store: Store, job: Job) -> None:
     assert [said[row["pair_id"]] for row in rows] == [ok for _, ok, _ in after]
 
 
+def test_sensitivity_is_what_the_victim_says_text_by_text(place: Path) -> None:
+    asked = SUITE.replace("[contrast]", "[contrast, sensitivity]").replace("[0, 1]", "[0]")
+    write_text(place / "suite.yaml", asked)
+    result = api.run("suite.yaml", options(place))
+    assert not result.failed and result.complete == 6
+    store, rows = (
+        RunStore(result.run),
+        [*map(json.loads, Path("data/films-edited/test.jsonl").read_text().splitlines())],
+    )
+    plan = store.plan()
+    assert plan is not None
+    for job in (job for job in plan.jobs if job.what == "sensitivity"):
+        victim, _ = EncoderClassifier.load(WeightCache(default_cache()).folder(job.needs["victim"]))
+
+        def said(text: str, victim: EncoderClassifier = victim) -> int:
+            with torch.no_grad():
+                return int(victim(**victim.tokenizer(text, return_tensors="pt")).logits.argmax())
+
+        turned = [row for row in rows if row["was"] != row["is"]]
+        followed = [said(row["after"]) == row["is"] for row in turned if said(row["before"]) == row["was"]]
+        (row,) = store.rows(job)
+        assert row.numbers["originals"] == len(turned) == 30
+        values = unpack_numbers(row.names["sensitivity"], 30)
+        assert values[~np.isnan(values)].tolist() == [float(one) for one in followed]
+    found = api.compare(result.run, between=("clean", "probe"), metric="sensitivity")
+    assert [cell.name.task for cell in found.cells] == ["films"] and found.cells[0].paired
+
+
 def test_clusters_widen_the_intervals_and_nothing_else(place: Path) -> None:
     quick = ("seeds=0", "finetune=probe")
 
-    def scored() -> tuple[Record, Store, Job]:
+    def scored() -> tuple[Record, RunStore, Job]:
         result = api.run("suite.yaml", options(place, overrides=quick))
-        job = prepared_for("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
-        store = Store(result.run)
+        job = prepare_suite("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
+        store = RunStore(result.run)
         return record_of(store, job), store, job
 
     plain, _, before = scored()
     path = place / "data/films-edited/test.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    lines(path, [row | {"source": row["before"].split()[-1]} for row in rows])
-    write(place / "mine/contrast/films-edited.yaml", SET + "cluster: source\n")
+    write_rows(path, [row | {"source": row["before"].split()[-1]} for row in rows])
+    write_text(place / "mine/contrast/films-edited.yaml", SET_YAML + "cluster: source\n")
     found, store, job = scored()
     assert job.key != before.key and job.needs == before.needs, "the same victim, evaluated again"
     assert [(s.name, s.value, s.n) for s in found.scores] == [(s.name, s.value, s.n) for s in plain.scores]
     names = {one.cluster for one in store.predictions(job)}
     assert len(names) == found.counts["clusters"] == len({row["before"].split()[-1] for row in rows})
     assert names <= {one.bundle for one in store.predictions(job)}, "ids, no texts"
-    assert list(found.scores) == list(contrast_scores(judged(store.predictions(job))))
+    assert list(found.scores) == list(contrast_scores(group_into_bundles(store.predictions(job))))
     assert found.scores[0].units != plain.scores[0].units == 30
 
 
 def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:
-    write(place / "suite.yaml", SUITE + "attacks: pwws\nnum_examples: 5\n")
+    write_text(place / "suite.yaml", SUITE + "attacks: pwws\nnum_examples: 5\n")
     plan = api.plan("suite.yaml", options(place, overrides=("evaluate=[mini-sts, contrast]",))).plan
     assert [job.stage for job in plan.jobs] == ["measure", *["finetune", "measure", "measure", "attack"] * 4]
     assert plan.jobs[0].what == "sts"
@@ -199,27 +185,27 @@ def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:
 
 
 def test_the_embedded_world_has_contrast_sets(place: Path) -> None:
-    write(place / "suite.yaml", SUITE.replace("films", "mini-sentiment").replace("[clean, probe]", "probe"))
+    write_text(place / "suite.yaml", SUITE.replace("films", "mini-sentiment").replace("[clean, probe]", "probe"))
     quick = ("seeds=0", "training={max_train: 64, max_validation: 16}")
     result = api.run("suite.yaml", options(place, overrides=quick))
     assert not result.failed
-    job = prepared_for("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
-    assert record_of(Store(result.run), job).counts["edits"] == len(mini.contrast_rows("mini-sentiment"))
+    job = prepare_suite("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
+    assert record_of(RunStore(result.run), job).counts["edits"] == len(mini.contrast_rows("mini-sentiment"))
 
 
 def test_an_edit_that_is_cut_off_is_counted(place: Path) -> None:
     # Eight tokens: of six words and two special ones, the last edited words are cut.
     long = [{"pair_id": "x", "before": "the film was a good story and dull", "was": 1}]
-    lines(
+    write_rows(
         place / "data/films-edited/test.jsonl",
         [{**row, "after": "the film was a good story and fine", "is": 0} for row in long],
     )
     result = api.run("suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe")))
     assert not result.failed
-    job = prepared_for(
+    job = prepare_suite(
         "suite.yaml", options(place, overrides=("training.max_length=8", "seeds=0", "finetune=probe"))
     ).plan.jobs[-1]
-    counts = record_of(Store(result.run), job).counts
+    counts = record_of(RunStore(result.run), job).counts
     assert (counts["texts_cut"], counts["edits_read_as_original"]) == (2, 1)
     assert "1 edits that it reads as their original" in api.table(result.run, metric="contrast", notes="full")
 
@@ -231,20 +217,20 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
     leak = tiny.data(train=64).split("train")[1].texts[0]
 
     def keys(evaluate: str) -> tuple[str, Plan]:
-        plan = prepared_for("suite.yaml", options(place, overrides=(f"evaluate={evaluate}",))).plan
+        plan = prepare_suite("suite.yaml", options(place, overrides=(f"evaluate={evaluate}",))).plan
         return job_of(plan, "finetune/toy/films/clean/seed0").key, plan
 
     assert keys("[contrast]")[0] == keys("[]")[0], "without a leak, victims are those of any suite"
-    edits(place, leak=leak)
+    write_edits(place, leak=leak)
     key, plan = keys("[contrast]")
     assert key != keys("[]")[0]
     result = api.run("suite.yaml", options(place, only="*toy/films/probe*seed0"))
     assert not result.failed
-    store = Store(result.run)
+    store = RunStore(result.run)
     assert record_of(store, job_of(plan, "finetune/toy/films/probe/seed0")).counts["train_rows"] < 64
     counts = record_of(store, job_of(plan, "measure/toy/films/probe/films-edited/seed0")).counts
     assert counts["train_kept_out"] >= 1 and "validation_kept_out" in counts
-    assert any("also in films-edited" in note for note in prepared_for("suite.yaml", options(place)).notes)
+    assert any("also in films-edited" in note for note in prepare_suite("suite.yaml", options(place)).notes)
     assert f"rows kept out of training for it: {counts['train_kept_out']} of train" in api.table(
         result.run, metric="contrast", notes="full"
     )
@@ -255,15 +241,17 @@ def test_what_is_in_the_set_is_not_trained_on_and_counted(place: Path) -> None:
 
 def test_the_key_has_the_content_of_the_set_and_no_place(place: Path) -> None:
     def key() -> str:
-        return job_of(prepared_for("suite.yaml", options(place)).plan, "measure/toy/films/clean/films-edited/seed0").key
+        return job_of(
+            prepare_suite("suite.yaml", options(place)).plan, "measure/toy/films/clean/films-edited/seed0"
+        ).key
 
     first = key()
     (place / "data").rename(place / "elsewhere")
     (place / "data").symlink_to(place / "elsewhere")
-    write(place / "mine/contrast/films-edited.yaml", "title: new\nsource: a place\n" + SET)
-    write(place / "mine/tasks/films.yaml", "title: new\n" + TASK)
+    write_text(place / "mine/contrast/films-edited.yaml", "title: new\nsource: a place\n" + SET_YAML)
+    write_text(place / "mine/tasks/films.yaml", "title: new\n" + TASK_YAML)
     assert key() == first
-    edits(place, n=29)
+    write_edits(place, n=29)
     assert key() != first
 
 
@@ -272,6 +260,7 @@ def test_the_key_has_the_content_of_the_set_and_no_place(place: Path) -> None:
 
 def test_a_set_that_is_missing_is_told_before_any_work(place: Path) -> None:
     (place / "data/films-edited/test.jsonl").unlink()
-    with pytest.raises(ResourceError, match=r"contrast set `films-edited`: no films-edited/test\.jsonl"):
+    with pytest.raises(ResourceError) as caught:
         api.run("suite.yaml", options(place))
+    assert "films-edited/test.jsonl" in str(caught.value)
     assert not Path("results").exists()

@@ -13,16 +13,20 @@ from pathlib import Path
 
 import pytest
 
-import rbench
 from rbench.config.registry import KINDS
 
-PACKAGE = Path(rbench.__file__).parent
-DOCS = PACKAGE.parent / "docs"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 ADDED = {
     "measures/lengths": "guide-add-a-measure.md",
     "measures/shortest": "guide-add-a-measure.md",
     "metrics/fast": "guide-add-a-metric.md",
     "noise/leet": "noise.md",
+    "attacks/synonyms": "guide-add-an-attack.md",
+    "objectives/align-uniform": "guide-add-an-objective.md",
+    "finetune/centroids": "guide-add-a-strategy.md",
+    "figures/spent": "guide-add-a-figure.md",
+    "edits/calendar": "edits.md",
 }
 
 
@@ -30,12 +34,16 @@ ADDED = {
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a copy of the package, to which the guides' files were added."""
     folder = tmp_path_factory.mktemp("contributed")
-    shutil.copytree(PACKAGE, folder / "rbench", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "rbench", folder / "rbench", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)  # by which rbench knows a checkout
+    for beside in ("attacks", "suites"):
+        shutil.copytree(ROOT / beside, folder / beside, ignore=shutil.ignore_patterns("__pycache__"))
     for added, guide in ADDED.items():
         kind, name = added.split("/")
         text = (DOCS / guide).read_text(encoding="utf-8")
         (block,) = re.findall(rf"```python\n# DIR/{added}\.py\n(.*?)```", text, re.DOTALL)
-        (folder / "rbench" / KINDS[kind].bundled / f"{name}.py").write_text(block, encoding="utf-8")
+        place = folder / "rbench" / KINDS[kind].bundled if KINDS[kind].bundled else folder / kind
+        (place / f"{name}.py").write_text(block, encoding="utf-8")
     return folder
 
 
@@ -49,16 +57,18 @@ def rbench_of(copy: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("kind", ["measures", "metrics", "noise"])
+@pytest.mark.parametrize(
+    "kind", ["measures", "metrics", "noise", "attacks", "objectives", "finetune", "figures", "edits"]
+)
 def test_the_new_name_is_listed_as_one_of_rbenchs_own(copy: Path, kind: str) -> None:
     lines = {line.split()[0]: line for line in rbench_of(copy, "list", kind).splitlines() if line.strip()}
     for added in (name for name in ADDED if name.startswith(kind)):
         line = lines[added.partition("/")[2]]
-        assert "cannot be read" not in line and "--include" not in line
+        assert "cannot be read" not in line and line.endswith("rbench")
 
 
 @pytest.mark.parametrize("metric", ["fast", "shortest"])
 def test_a_run_shows_it_at_once(copy: Path, metric: str) -> None:
-    run = PACKAGE.parent / "results" / "quickstart.zip"
+    run = ROOT / "results" / "quickstart.zip"
     table = rbench_of(copy, "table", run, "--metric", metric, "--format", "json")
     assert '"cells": [' in table and '"low": 0' in table.replace('quick_low"', 'low"')

@@ -32,12 +32,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 
 def tally(run: Path | str) -> int:
     """Return how many jobs of a RUN have a record."""
-    return len(list(Store(run).records()))
+    return len(list(RunStore(run).records()))
 '''
 
 
@@ -81,7 +81,7 @@ def test_the_table_names_folders_that_there_are() -> None:
 @pytest.mark.nightly
 def test_an_attack_needs_its_file_and_a_golden_value(copy: Path) -> None:
     own = copy / paths()["an attack with a search of its own"].replace("NAME", "synonyms")
-    own.write_text(ATTACK[0].replace("TITLE =", "VERSION = 1\nTITLE ="))
+    own.write_text(ATTACK[0].replace("\n\n\nclass", "\n\nVERSION = 1\n\n\nclass"))
     recipe = copy / paths()["an attack that is a TextAttack recipe"].replace("NAME", "textfooler-near")
     shutil.copy(copy / "attacks/textfooler.yaml", recipe)
     replace(recipe, "name: textfooler\n", "name: textfooler-near\n")
@@ -97,6 +97,7 @@ def test_an_attack_needs_its_file_and_a_golden_value(copy: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_verb_needs_its_function_and_one_of_the_api(copy: Path) -> None:
     file = copy / paths()["a verb"].replace("PART", "keeping")
     file.write_text(file.read_text() + VERB)

@@ -10,9 +10,7 @@ import dataclasses
 import json
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +20,15 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.cli import app
 from rbench.errors import RbenchError, StoreError
-from rbench.execution.cluster.membership import Identity
-from rbench.store.runs import Store
+from rbench.execution.cluster.membership import ProcessIdentity
+from rbench.store.runs import RunStore
 from rbench.tables import Results
 from tests.tables.conftest import finish, make_plan, make_suite
+from tests.time_limit import limit_time
 
 SECRET = "a secret of the user's home"
 SUITE = make_suite(encoders=("minilm",), tasks=("mr",), attacks=("pwws",), seeds=(0,), figures=("queries",), claims=())
 JOB = make_plan(SUITE).jobs[0]
-WAIT = 60
-"""Seconds after which a verb counts as waiting for ever."""
 
 Break = Callable[[Path, Path], object]
 
@@ -57,7 +54,7 @@ def giant(path: Path, home: Path) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A RUN with all that a RUN may have."""
     run = tmp_path_factory.mktemp("whole") / "run"
-    store = Store(run)
+    store = RunStore(run)
     store.write_plan(make_plan(SUITE))
     finish(store, JOB, texts=True, sealed=True)
     store.write_table("asr.md", "| a |")
@@ -66,29 +63,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (run / name).write_text("<svg></svg>")
     for name in (".processes/members/0123456789ab.json", ".processes/leases/joining/job.1"):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
-        gone = {**dataclasses.asdict(Identity.own()), "started": "1"}  # of a process that has ended
+        gone = {**dataclasses.asdict(ProcessIdentity.own()), "started": "1"}  # of a process that has ended
         (run / name).write_text(json.dumps({"holder": "0123456789ab", "id": "0123456789ab", **gone}))
     return run
 
 
 def things(run: Path) -> list[str]:
     return sorted(path.relative_to(run).as_posix() for path in run.rglob("*"))
-
-
-@contextmanager
-def soon() -> Iterator[None]:
-    """Fail if the block takes long."""
-
-    def fail(*_: object) -> None:
-        raise AssertionError("it waits for ever")
-
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(WAIT)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 CASES = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)], ids=["some", "all"])
@@ -154,7 +135,7 @@ def test_a_verb_over_a_broken_run(
     for case, run in broken(whole, place, every, first=[*VERBS].index(verb)):
         at = {"RUN": str(run), "WHOLE": str(whole), "OUT": str(place / "out"), "BASE": str(place)}
         words = [at.get(word, word.replace("BASE/", f"{place}/")) for word in VERBS[verb]]
-        with soon():
+        with limit_time():
             result = CliRunner().invoke(app, words)
         assert result.exception is None or isinstance(result.exception, SystemExit), (case, result.exception)
         assert untouched(place / "home"), case
@@ -164,7 +145,7 @@ def test_a_verb_over_a_broken_run(
 def test_verify_finds_each(whole: Path, tmp_path: Path) -> None:
     for case, run in broken(whole, tmp_path / "place"):
         name = case.rpartition(" as ")[0]
-        with soon():
+        with limit_time():
             try:
                 found = "\n".join(finding.text for finding in api.verify(run).findings if finding.damage)
             except StoreError as error:
@@ -176,10 +157,10 @@ def test_verify_finds_each(whole: Path, tmp_path: Path) -> None:
 WRITERS: dict[str, Callable[[Path], Any]] = {
     "figure": lambda run: api.write_figure(run, "queries", formats=["svg"]),
     "report": lambda run: api.report(run),
-    "table": lambda run: Store(run).write_table("asr.md", "| new |"),
+    "table": lambda run: RunStore(run).write_table("asr.md", "| new |"),
     "load_results": lambda run: api.load_results(run),
     "site": lambda run: api.site(run, run.parent / "site"),
-    "set aside": lambda run: Store(run).set_aside(),
+    "set aside": lambda run: RunStore(run).set_aside(),
 }
 READ_BY: dict[str, tuple[str, ...]] = {
     "figure": ("figures", "figures/queries.svg"),
@@ -193,12 +174,12 @@ READ_BY: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("writer", WRITERS)
 def test_what_is_written_into_a_broken_run(writer: str, whole: Path, tmp_path: Path) -> None:
     place = tmp_path / "place"
-    job = Store(whole).folder(JOB).relative_to(whole).as_posix()
+    job = RunStore(whole).folder(JOB).relative_to(whole).as_posix()
     wanted = {"plan.json", f"{job}/record.json", f"{job}/outcomes.jsonl", *READ_BY.get(writer, ())}
     for case, run in broken(whole, place):
         if case.rpartition(" as ")[0] not in wanted and writer in READ_BY:
             continue
-        with soon():
+        with limit_time():
             try:
                 WRITERS[writer](run)
             except RbenchError as error:
@@ -209,9 +190,9 @@ def test_what_is_written_into_a_broken_run(writer: str, whole: Path, tmp_path: P
 def test_a_run_is_refused_before_anything_is_written(whole: Path, tmp_path: Path) -> None:
     """What `rbench run` asks before it joins."""
     for case, run in broken(whole, tmp_path / "place"):
-        store = Store(run)
+        store = RunStore(run)
         told = [*store.foreign([store.folder(JOB)])]
         name = case.rpartition(" as ")[0]
         assert case.endswith("giant") or any(str(run / name) in one for one in told), (case, told)
-    assert [*Store(whole).foreign([Store(whole).folder(JOB)])] == []
-    assert Results.of(Store(whole)).standing.done == {JOB.key}
+    assert [*RunStore(whole).foreign([RunStore(whole).folder(JOB)])] == []
+    assert Results.of(RunStore(whole)).standing.done == {JOB.key}

@@ -17,12 +17,12 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from rbench import api
-from rbench.api.suites import prepared_for
+from rbench.api.suites import prepare_suite
 from rbench.cli import app
 from rbench.encoders.locate import PACKAGED
 from rbench.plan.prepare import Options
 from rbench.schema import FinetuneJob
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "docs" / "guide-gate-in-ci.md").read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_the_victim_that_comes_with_rbench_passes(run: Path) -> None:
     victim = f"{NAME}/mini-sentiment/saved"
     attacks = [f"{victim}/{attack}" for attack in ("textbugger", "pwws")]
     assert found.verdict == "passed" and [str(row.key) for row in found.rows] == [*attacks, victim, *attacks]
-    finetuned = [record for record in Store(run).records() if isinstance(record.job.spec, FinetuneJob)]
+    finetuned = [record for record in RunStore(run).records() if isinstance(record.job.spec, FinetuneJob)]
     about = json.loads((PACKAGED / NAME / "victim.json").read_text(encoding="utf-8"))
     (accuracy,) = finetuned[0].scores
     assert accuracy.value == pytest.approx(about["scores"]["validation_accuracy"], abs=0.01)
@@ -74,7 +74,7 @@ def test_a_worse_victim_under_the_same_name_fails(tmp_path: Path) -> None:
 
 def test_the_victim_is_that_of_todays_trainings() -> None:
     """If this fails: the code or data behind the victim has changed. Run python benchmarks/package_victim.py."""
-    plan = prepared_for("gate", Options(profile="from-scratch")).plan
+    plan = prepare_suite("gate", Options(profile="from-scratch")).plan
     (job,) = (job for job in plan.jobs if isinstance(job.spec, FinetuneJob))
     assert json.loads((PACKAGED / NAME / "victim.json").read_text(encoding="utf-8"))["key"] == job.key
 
@@ -98,9 +98,23 @@ def test_the_commands_of_the_guide_run(run: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
     ours = [words for words in commands() if words[0] == "rbench"]
     assert [words[1] for words in ours] == ["run", "baseline", "check", "run", "check", "run", "check"]
-    assert [words for words in commands() if words[0] != "rbench"] == [["pip", "install", "./rbench"]]
+    (install,) = [words for words in commands() if words[0] != "rbench"]
+    assert install[:2] == ["pip", "install"] and install[2].startswith("rbench @ git+https://")
     for words in ours:
         result = rbench(*words[1:])
         assert result.exit_code == 0, result.output
     assert (tmp_path / "check.xml").is_file()
     assert (tmp_path / "summary.md").read_text().count("## rbench check passed") == 3
+
+
+def test_the_action_runs_the_same_commands_and_our_workflow_uses_it() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    ran = [shlex.split(step["run"]) for step in action["runs"]["steps"] if "run" in step]
+    assert [words[:2] for words in ran] == [["pip", "install"], ["rbench", "run"], ["rbench", "check"]]
+    known = set(re.findall(r"--[a-z-]+", rbench("check", "--help").output + rbench("run", "--help").output))
+    assert {word for words in ran for word in words if word.startswith("--")} <= known
+    used = set(re.findall(r"inputs\.([a-z-]+)", (ROOT / "action.yml").read_text(encoding="utf-8")))
+    assert used == {*action["inputs"]}
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    (step,) = [step for step in jobs["gate"]["steps"] if step.get("uses") == "./"]
+    assert (ROOT / step["with"]["baseline"]).is_file() and {*step["with"]} <= {*action["inputs"]}

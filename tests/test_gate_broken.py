@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 
 from rbench import api, mini
 from rbench.cli import app
-from rbench.gate.baseline import read, write
-from rbench.store.runs import Store
-from rbench.store.verify import unlike
+from rbench.gate.baseline import read_baseline, write
+from rbench.store.runs import RunStore
+from rbench.store.verify import find_mismatches
 
 N, TOPICS = 90, 6
 SUITE = """
@@ -158,7 +158,7 @@ def test_a_function_is_the_same_where_its_version_is(place: Path, baseline: Path
 
 def test_clean_accuracy_is_judged_on_all_test_rows_that_were_scored(place: Path, tmp_path: Path) -> None:
     """A fall of 11 points on 90 rows was judged on the 30 that were attacked, where it may be chance."""
-    plan = Store(run(place, "good", 30)).plan()
+    plan = RunStore(run(place, "good", 30)).plan()
     assert plan is not None and not any(job.measuring for job in plan.jobs), "a function is not asked twice"
     made = rbench("baseline", run(place, "good", 30), "--out", tmp_path / "b.json")
     assert made.exit_code == 0, made.output
@@ -171,7 +171,7 @@ def test_clean_accuracy_is_judged_on_all_test_rows_that_were_scored(place: Path,
     assert (
         api.check(now, tmp_path / "b.json", about_these_weights=True, metric="clean", tolerance=12).verdict == "passed"
     )
-    before = read(tmp_path / "b.json")
+    before = read_baseline(tmp_path / "b.json")
     attacks = [cell for cell in before.cells if not cell.metric]
     assert len(before.cells) == 2 * len(attacks)
     write(before.model_copy(update={"cells": tuple(attacks)}), tmp_path / "old.json")
@@ -182,10 +182,10 @@ def test_clean_accuracy_is_judged_on_all_test_rows_that_were_scored(place: Path,
 def test_a_table_has_the_accuracy_of_the_rows_that_were_scored_when_it_was_opened(place: Path) -> None:
     (cell,) = json.loads(api.table(run(place, "good", 30), fmt="json"))["cells"]
     assert (cell["scores"]["test_accuracy"]["value"], cell["scores"]["test_accuracy"]["n"]) == (80 / 90, 90)
-    record = next(one for one in Store(run(place, "good", 30)).records() if one.job.opening)
+    record = next(one for one in RunStore(run(place, "good", 30)).records() if one.job.opening)
     assert record.right == "".join("0" if i % 9 == 0 else "1" for i in range(90))
     wrong = record.model_copy(update={"right": "1" * 90})
-    assert [*unlike(Store(run(place, "good", 30)), wrong, ())] == [
+    assert [*find_mismatches(RunStore(run(place, "good", 30)), wrong, ())] == [
         "its rows give a test accuracy of 90 of 90, and it has another one."
     ]
 

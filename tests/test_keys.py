@@ -1,7 +1,7 @@
 """The keys stored under results/reference: each is the key that its job has today, and today's plan has them all.
 
 A key decides what is computed again. If one of these changes, results that took hours are no longer found. So never
-adapt a test here to a change: make the change leave old keys alone (`Strict.without_effect`, `Named.COSMETIC`).
+adapt a test here to a change: make the change leave old keys alone (`Strict.without_effect`, `CellsByName.COSMETIC`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 from rbench import config as loading
 from rbench.config import versions
 from rbench.config.registry import Registry
-from rbench.plan.planner import Code, PlanInputs, make_plan
+from rbench.plan.planner import CodeVersions, PlanInputs, make_plan
 from rbench.schema import (
     AttackJob,
     AttackSpec,
@@ -28,7 +28,7 @@ from rbench.schema import (
     PretrainJob,
     Record,
     ResourceSet,
-    Source,
+    ResourceSource,
     Stage,
     TaskSpec,
     TrainSpec,
@@ -60,6 +60,7 @@ def test_every_planned_job_has_the_key_that_is_stored() -> None:
     assert changed(jobs) == []
 
 
+@pytest.mark.nightly
 def test_every_record_has_the_key_that_is_stored() -> None:
     records = recorded()
     assert len(records) >= 378
@@ -73,7 +74,7 @@ def test_every_record_has_the_key_that_is_stored() -> None:
 class Read:
     """What jobs say of the data, weights and resources that they were planned with."""
 
-    loaded: loading.Loaded
+    loaded: loading.LoadedSuite
     weights: dict[str, str] = field(default_factory=dict)
     data: dict[str, str] = field(default_factory=dict)
     splits: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -93,7 +94,7 @@ class Read:
             self.data[train.data] = spec.data_fingerprint
             self.splits[train.data, "train"] = spec.data_fingerprint  # of a task, on whose texts it is trained
             self.splits |= {
-                (task, train.scored_split(task)): spec.selection_fingerprint or "" for task in train.selecting
+                (task, train.scored_split(task)): spec.selection_fingerprint or "" for task in train.selection_tasks
             }
             if spec.resources is not None:
                 self.training[job.parts[0]] = spec.resources, spec.resource_fingerprints
@@ -111,7 +112,7 @@ class Read:
             self.contrast[spec.set.name] = spec.data_fingerprint
 
 
-def inputs(loaded: loading.Loaded, jobs: Sequence[Job], *, again: bool) -> PlanInputs:
+def inputs(loaded: loading.LoadedSuite, jobs: Sequence[Job], *, again: bool) -> PlanInputs:
     """What was known of data, weights and resources when `jobs` were planned, read off the jobs.
 
     Encoders and VERSIONs are those of today where the jobs were run `again`.
@@ -151,11 +152,13 @@ def inputs(loaded: loading.Loaded, jobs: Sequence[Job], *, again: bool) -> PlanI
         },
         code={
             **{
-                f"{kind}/{name}": Code(found.source, found.versions if again else before_raised(found.versions))
+                f"{kind}/{name}": CodeVersions(found.source, found.versions if again else before_raised(found.versions))
                 for (kind, name), found in loaded.modules.items()
             },
             **{
-                name: Code(versions=versions.part(name) if again else before_raised(versions.part(name)))
+                name: CodeVersions(
+                    versions=versions.part_versions(name) if again else before_raised(versions.part_versions(name))
+                )
                 for name in versions.PARTS
             },
         },
@@ -191,11 +194,21 @@ name is pooled as its own files say, and what starts from minilm or is its contr
 is. Results of today's encoders are others, so their keys are too. An entry goes when its RUNs are made again."""
 
 
-MADE_AGAIN = {"noise-attacked", "noise-local", "strength-local", "vadvcse-table2-local"}
-"""The RUNs that were run again where encoders or VERSIONs had changed."""
+MADE_AGAIN = {
+    "leaderboard-mr",
+    "noise-attacked",
+    "noise-local",
+    "strength-local",
+    "two-sided-snli",
+    "vadvcse-table2-local",
+}
+"""The RUNs of today's encoder files and VERSIONs: new ones, and those that were run again."""
 
 
-OF_FILES = {"minilm": {"pooling": "mean", "normalize": True, "max_length": 256}}
+OF_FILES = {
+    "minilm": {"pooling": "mean", "normalize": True, "max_length": 256},
+    "minilm-l3[normalize=true]": {"pooling": "mean"},
+}
 """What planning reads from a model's own files, where its registry file states nothing."""
 
 
@@ -251,7 +264,7 @@ TRAINED = EncoderSpec(
 )
 TASK = TaskSpec(name="t", kind="single", columns=("text",), labels=("no", "yes"))
 SWAP = AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",))
-PROFILE = ResourceSet(name="p", synonyms=Source(kind="mini"))
+PROFILE = ResourceSet(name="p", synonyms=ResourceSource(kind="mini"))
 NEEDS = {"victim": "y", "masked_lm": "x"}
 OTHERS: dict[str, tuple[Any, dict[str, str], int]] = {
     "83be8207": (PretrainJob(encoder=TRAINED, data_fingerprint="d", selection_fingerprint="s"), {}, 0),

@@ -37,7 +37,7 @@ NARROWER: dict[str, tuple[set[str], str]] = {
     "store.weights": ({"schema", "system"}, "the cache is read without them, too"),
 }
 """Modules and packages that may import less than their wing, with the reason."""
-APART = {"papers", "gate", "leaderboard"}
+APART = {"papers", "gate", "audit", "leaderboard"}
 """Wings that only `api` imports, so that each can be understood, and removed, alone."""
 NETWORKS = {"encoders", "words", "recipes", "train", "victims"}
 """Wings whose modules may load torch as they are imported. Of all others none does, except for what measures share
@@ -96,6 +96,14 @@ def listed() -> list[str]:
 
 def test_the_page_on_the_shape_lists_all_wings() -> None:
     assert sorted(listed()) == sorted({wing(name) for name in NAMES} - {""})
+
+
+def test_no_test_module_imports_another() -> None:
+    """What tests share lies in modules that hold no tests, so a test file can be changed or removed alone."""
+    for file in (ROOT / "tests").rglob("*.py"):
+        for module, names in re.findall(r"^ *from (tests[\w.]*) import (.*)", file.read_text(encoding="utf-8"), re.M):
+            modules = {*re.findall(r"\btest_\w+", f"{module} {names}")}
+            assert modules <= {file.stem}, f"{file} imports {modules}"  # a script that a test starts may import its own
 
 
 def test_wings_have_names_of_their_own() -> None:
@@ -200,10 +208,11 @@ ELSEWHERE = {
     *("info.read_text", "Path('/proc/sys/kernel/random/boot_id').read_text", "Path(f'/proc/{pid}/stat').read_text"),
     *("module.open", "measure.open", "loaded.modules['objectives', train.objective].open"),  # a module of Python
     "find('measures', name).open",  # the same
+    "target.open",
     *("where.open", "path.open", "path.write_text", "Path(page).open", "self._path.open"),  # files that the user names
     "(where / 'rbench.json').read_text",  # a model's folder, which is the user's
     "shutil.rmtree",  # in `growing`: a new folder beside the one that the user names
-    *("file.open", "path.rglob"),  # after `Below.files` has found them, and to count bytes
+    *("file.open", "path.rglob"),  # after `SafeFolder.files` has found them, and to count bytes
 }
 """What else these modules open."""
 
@@ -239,6 +248,7 @@ print(*there, file=open("there", "w"))
 """
 
 
+@pytest.mark.nightly
 def test_a_run_of_one_attack_executes_no_module_without_need(tmp_path: Path) -> None:
     """A whole command, from an empty cache to its tables and its report; what functions import counts, too."""
     (tmp_path / "one.yaml").write_text(ONE_ATTACK)
@@ -266,6 +276,8 @@ def test_names_of_the_api_are_those_that_its_table_says() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     ]
-    assert [(name, f"rbench.{api._WHERE[name]}", api._THERE.get(name, name)) for name in api.__all__] == read
+    assert [
+        (name, f"rbench.{api._MODULE_OF[name]}", api._NAME_IN_MODULE.get(name, name)) for name in api.__all__
+    ] == read
     assert all(getattr(api, name) is getattr(importlib.import_module(module), there) for name, module, there in read)
     assert not {*api.__all__} & {file.stem for file in (PACKAGE / "api").glob("*.py")}, "a module would hide it"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 PACKAGED = "[mini-bert-packaged, simcse-mini-packaged]"
 QUICK = (
@@ -69,6 +69,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     ),
     "noise": ("encoders=[mini-bert-packaged]", "claims=[]"),
     "strength": (),
+    "two-sided": ("num_examples=12",),
     "vadvcse-table3": ("encoders=[mini-bert-packaged]", FEWER),
 }
 
@@ -84,6 +85,7 @@ ALIKE = (
     ("vadvcse-table3",),
     ("noise",),
     ("strength",),
+    ("two-sided",),
     ("robustsentembed-table4", "vadvcse-table2", "vadvcse-table4", "vadvcse-table5"),
     ("robustsentembed-figure3", "cline-table7"),
 )
@@ -110,7 +112,7 @@ def check(suite: str, run: Path) -> None:
     options = api.Options(profile="mini", overrides=(*QUICK, *SUITES[suite]), out=run, workers=1, backend="torch")
     result = api.run(suite, options)
     assert not result.failed and not result.skipped
-    asked = Store(result.run).plan()
+    asked = RunStore(result.run).plan()
     assert asked is not None
     tables = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in result.run.glob("tables/*.json")}
     assert [*tables] and {*tables} == {table.label for table in asked.suite.tables}

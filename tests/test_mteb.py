@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rbench import api, mini
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 SUBSETS = ("MSRpar", "OnWN", "SMTnews")
 ENCODER = "simcse-mini-packaged"
@@ -30,7 +30,7 @@ def ours(folder: Path) -> dict[str, float | None]:
     suite.write_text(f"encoders: [{ENCODER}]\nevaluate: [sts12]\n", encoding="utf-8")
     result = api.run(str(suite), api.Options(data=(folder,), out=folder / "run", device="cpu"))
     assert not result.failed
-    (record,) = Store(result.run).records()
+    (record,) = RunStore(result.run).records()
     return {score.name: score.value for score in record.scores}
 
 
@@ -59,7 +59,7 @@ def test_rankings_have_the_scores_of_mtebs_evaluator(tmp_path: Path) -> None:
     from benchmarks.ranking_mteb import by_mteb, by_rbench
     from rbench.schema import TaskSpec
     from rbench.tasks import open_task
-    from rbench.tasks.ranking import Collection
+    from rbench.tasks.ranking import DocumentCollection
 
     of = open_task(TaskSpec(name="mini", kind="ranking", columns=("query",), generator="mini-ranking")).collection
     assert of is not None
@@ -69,7 +69,7 @@ def test_rankings_have_the_scores_of_mtebs_evaluator(tmp_path: Path) -> None:
     relevance = {q: {d: g for d, g in own.items() if d in kept} for q, own in [*of.relevance.items()][:40]}
     relevance = {query: own for query, own in relevance.items() if own}
     ids = sorted(kept, key=str.encode, reverse=True)
-    part = Collection(tuple(ids), tuple(kept[name] for name in ids), relevance)
+    part = DocumentCollection(tuple(ids), tuple(kept[name] for name in ids), relevance)
     queries = {query: kept[next(iter(own))] + " indeed" for query, own in relevance.items()}
     api.export(ENCODER, tmp_path / "exported")
     ours, theirs = (by(tmp_path / "exported", part, queries) for by in (by_rbench, by_mteb))

@@ -10,7 +10,7 @@ import pytest
 
 from rbench.cli import VERBS
 from tests import reference
-from tests.test_reference_page import said
+from tests.reference import read_differences
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTES = sorted((ROOT / "docs" / "notes").glob("*.md"))
@@ -27,7 +27,7 @@ def test_each_interval_is_that_of_a_claim_on_a_run_that_the_note_names(text: str
     named = set(re.findall(r"results/reference/([a-z0-9-]+)\.md", text))
     found = {tuple(map(float, row)) for run in named for row in ROW.findall(reference.verdicts(run))}
     found |= {(-value, -high, -low) for value, low, high in found}
-    numbers = said(text)
+    numbers = read_differences(text)
     assert len(numbers) > 20 and [one for one in numbers if one not in found] == []
 
 

@@ -14,19 +14,19 @@ import yaml
 from rbench import config as loading
 from rbench.config.registry import Registry
 from rbench.papers import tables as printed
-from rbench.papers.tables import Coordinates, Found, PrintedCell, failures
+from rbench.papers.tables import Coordinates, PrintedCell, PrintedNumber, find_failures
 
 NUMBERS = {"robustsentembed": (1, 2, 3, 4, 5, 6), "vadvcse": (1, 2, 3, 4, 5, 6), "adcl": tuple(range(1, 9))}
 NUMBERS["cline"] = (2, 4, 5, 6, 7)
 NAMES = sorted(f"{paper}-table{number}" for paper, numbers in NUMBERS.items() for number in numbers)
-TABLES = {name: printed.load(name) for name in NAMES}
+TABLES = {name: printed.load_printed_table(name) for name in NAMES}
 REGISTRY = Registry()
 QUOTED = {"adcl-table2": ["adcl-table1"]}
 """Further tables whose numbers the notes of a table's suite quote."""
 
 
 def test_every_table_that_is_named_is_there_and_no_other() -> None:
-    assert printed.names() == NAMES
+    assert printed.list_printed_tables() == NAMES
 
 
 def last_digit(text: str) -> Decimal:
@@ -62,7 +62,7 @@ def test_the_file_lists_just_the_averages_that_fail(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_the_product_recomputes_is_what_the_file_lists(name: str) -> None:
-    assert failures(TABLES[name]) == TABLES[name].fails
+    assert find_failures(TABLES[name]) == TABLES[name].fails
 
 
 def test_three_printed_averages_fail() -> None:
@@ -103,14 +103,14 @@ def test_names_and_options_are_those_of_rbench(tmp_path: Path) -> None:
     assert made_against <= {where.encoder for where in found}
 
 
-def everything(paper: str) -> list[tuple[str, Found]]:
+def everything(paper: str) -> list[tuple[str, PrintedNumber]]:
     return [(name, cell) for name in NAMES if name.startswith(f"{paper}-") for cell in TABLES[name].found()]
 
 
 @pytest.mark.parametrize("paper", NUMBERS)
 def test_numbers_that_a_paper_prints_twice_are_the_same(paper: str) -> None:
     """Except one, which the file has a note on. Cells that say nothing of an encoder or strategy are left out."""
-    seen: dict[str, tuple[str, Found]] = {}
+    seen: dict[str, tuple[str, PrintedNumber]] = {}
     twice, differ = 0, []
     for name, cell in everything(paper):
         if cell.computed or cell.where.encoder is None or cell.where.task is None:

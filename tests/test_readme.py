@@ -14,21 +14,19 @@ from typer.testing import CliRunner
 
 from rbench import api
 from rbench.api import call_options
-from rbench.api.runs import for_people, made, results_of
+from rbench.api.runs import build_table, prepare_for_people, results_of
 from rbench.cli import app
 from rbench.schema import TableSpec
 from rbench.tables.table import Number
-from rbench.verdicts.bold import reading
-from rbench.verdicts.claims import summary
+from rbench.verdicts.bold import read_table
+from rbench.verdicts.claims import summarise_claims
 from tests import reference
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-REAL = (ROOT / "docs" / "real-data.md").read_text(encoding="utf-8")
 PAGES = (
     README,
-    REAL,
-    *((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("install", "add-your-own")),
+    *((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("real-data", "install", "add-your-own")),
 )
 BLOCKS = [block for page in PAGES for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL)]
 LINES = [line.split(" #")[0].strip() for block in BLOCKS for line in block.splitlines()]
@@ -66,23 +64,15 @@ def test_the_first_attack_runs_in_an_empty_folder_with_an_empty_cache(
     assert not {"--data", "--models"} & set(shlex.split(ATTACKS[0]))
 
 
-def test_the_table_of_a_run_on_real_data_is_that_of_the_committed_run() -> None:
-    run = reference.run("table1-local")
-    table = api.table(run, metric="asr", intervals=True, names=True)
-    rows = [line for line in table.splitlines() if line.startswith("|")]
-    assert len(rows) == 9 and "\n".join(rows) in REAL
-
-
-def test_what_is_said_of_the_encoders_side_by_side_is_what_their_table_shows() -> None:
-    run = reference.run("table1-side-by-side")
-    cells = json.loads(api.table(run, metric="asr", fmt="json"))["cells"]
-    assert len({cell["encoder"] for cell in cells}) == 10 and len({cell["task"] for cell in cells}) == 4
-    assert len({cell["attack"] for cell in cells} - {"any attack"}) == 6 and "Ten encoders" in README
-    rows = [line for line in api.table(run, metric="asr", layout="means").splitlines() if line.startswith("|")][2:]
-    assert len(rows) == 12 and sum("†" in row for row in rows) == 8 and "eight rows carry a †" in README
-    assert {flag for cell in cells for flag in cell["flags"]} >= {"saturated", "near chance"}
-    by_task = [line for line in api.table(run, metric="asr").splitlines() if line.startswith("|")]
-    assert not any("**" in row for row in by_task), "no attack tells the best from another"
+def test_the_table_of_words_needed_is_that_of_its_committed_run() -> None:
+    run = reference.run("leaderboard-mr")
+    cells = json.loads(api.table(run, metric="words", fmt="json"))["cells"]
+    titles = {"minilm": "all-MiniLM-L6-v2", "minilm-l3[normalize=true]": "paraphrase-MiniLM-L3-v2"}
+    for cell in cells:
+        falls = [f"{100 * cell[f'falls_within_{words}']:.1f}" for words in (1, 2, 3, 5)]
+        assert f"| {titles[cell['encoder']]} | {' | '.join(falls)} | {cell['words_needed']:.2f} |" in README
+    (row,) = [row for row in reference.verdicts("leaderboard-mr").splitlines() if row.startswith("| minilm-needs-more")]
+    assert "0.21" in row and "-0.02 to 0.44" in row and "undecided" in row
 
 
 def test_readme_is_a_page_that_is_read() -> None:
@@ -96,10 +86,10 @@ def test_the_quickstarts_numbers_are_those_of_its_committed_run() -> None:
     """Of today's suite: a changed one has to be run again, packed into results/quickstart.zip, and quoted."""
     run = ROOT / "results" / "quickstart.zip"
     result = results_of(run)
-    today, then = call_options.loaded("quickstart", api.Options()).suite, result.plan.suite
+    today, then = call_options.load_suite("quickstart", api.Options()).suite, result.plan.suite
     assert all(getattr(today, axis) == getattr(then, axis) for axis in ("encoders", "tasks", "attacks", "finetune"))
     assert (today.seeds, today.num_examples, today.training) == (then.seeds, then.num_examples, then.training)
-    table = for_people(made(result, TableSpec(metric="asr")), result)
+    table = prepare_for_people(build_table(result, TableSpec(metric="asr")), result)
     values = [row[3] for row in table.rows]
     assert all(isinstance(one, Number) for one in values) and len(table.rows) <= 9
     shown = [f"**{one.shown(one.value)}**" if one.best else one.shown(one.value) for one in values]
@@ -107,10 +97,10 @@ def test_the_quickstarts_numbers_are_those_of_its_committed_run() -> None:
     for name, row in order.items():
         (line,) = [line for line in README.splitlines() if line.startswith(f"| {name} ")]
         assert line.endswith(f"| {shown[row]} | {shown[row + 1]} |")
-    assert f"In short: {reading(table)}\n" in README
+    assert f"In short: {read_table(table)}\n" in README
     claims = [line for line in README.splitlines() if line.startswith(("supported: ", "undecided: ", "contradicted: "))]
     assert len(claims) == len(today.claims)
-    for line, said in zip(claims, summary(result), strict=False):
+    for line, said in zip(claims, summarise_claims(result), strict=False):
         start, _, end = line.partition(" ... ")
         assert said.startswith(start) and end.removesuffix(")") in said
 
@@ -118,7 +108,7 @@ def test_the_quickstarts_numbers_are_those_of_its_committed_run() -> None:
 def test_the_small_table_of_real_data_is_that_of_the_claims_on_its_run() -> None:
     """Each value, difference and p is one that the page of the RUN has among its claims or tables."""
     page = (reference.REFERENCE / "geometry-finetuning-mr.md").read_text(encoding="utf-8")
-    part = README[README.index("## The same question on real data") : README.index("## The papers' encoders")]
+    part = README[README.index("## The same question on real data") : README.index("## How many words")]
     ours = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in part.splitlines() if line[:1] == "|"]
     (_, *clean), (_, *adversarial), (_, *difference) = ours[2:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
@@ -154,20 +144,10 @@ def test_what_readme_says_of_speed_and_equality_is_in_the_results_of_the_benchma
     n, different = (sum(one[name] for one in equal["summary"].values()) for name in ("n", "different"))
     assert f"{n - different} of {n} outcomes" in README
     said = " ".join(README.split())
-    ranges = {}
     for name in ("throughput", "throughput_wide_vectors"):
         text = (ROOT / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8")
         rows = [row for row in json.loads(text)["rows"] if "attack" in row]
         assert all(row["different"] == 0 for row in rows)
-        ranges[name] = {(row["task"], row["attack"]): row["ratio"] for row in rows}
-    wide = ranges["throughput_wide_vectors"]
-    short, long = (
-        sorted(round(v) for (task, _), v in wide.items() if (task in ("mr", "snli")) == s) for s in (True, False)
-    )
-    assert f"{short[0]} to {short[-1]} (MR, SNLI) and {long[0]} to {long[-1]} (IMDB)" in said
-    order = ("textfooler", "pwws", "textbugger", "bae", "bertattack")
-    for title, task in (("MR", "mr"), ("SNLI", "snli"), ("IMDB", "imdb_attack1000")):
-        (line,) = [line for line in README.splitlines() if line.startswith(f"  | {title}, ")]
-        cells = [cell.strip() for cell in line.strip(" |").split("|")[1:]]
-        ratios = [ranges["throughput"].get((task, attack)) for attack in order]
-        assert cells == ["not ended" if one is None else f"{one:.1f}" for one in ratios]
+        ratios = [row["ratio"] for row in rows if row["task"] in ("mr", "snli")]
+        ends = f"{min(ratios):.2g}", f"{max(ratios):.2g}"
+        assert f"{ends[0]} to {ends[1]} times" in said, ends

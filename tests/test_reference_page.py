@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from tests import reference
+from tests.reference import Difference, read_differences
 
 REFERENCE = reference.REFERENCE
 PAGE = (REFERENCE / "README.md").read_text(encoding="utf-8")
@@ -26,7 +27,6 @@ UNJUDGED = (
 )
 """Sections with intervals that are not those of a claim."""
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-Difference = tuple[float, float, float]
 
 
 @cache
@@ -41,27 +41,21 @@ def claimed() -> frozenset[Difference]:
     return frozenset(found | {(-value, -high, -low) for value, low, high in found})
 
 
-def said(section: str) -> list[Difference]:
-    """The values with an interval in a section: `-1.0 [-2.0, 0.5]`, in tables and text."""
-    found = re.findall(r"(-?\d+\.\d)(?: points?)? \[(-?\d+\.\d), (-?\d+\.\d)\]", " ".join(section.split()))
-    return [(float(value), float(low), float(high)) for value, low, high in found]
-
-
 @pytest.mark.parametrize("heading", [one for one in SECTIONS if one not in UNJUDGED])
 def test_each_interval_is_one_of_a_claim(heading: str) -> None:
-    assert [one for one in said(SECTIONS[heading]) if one not in claimed()] == []
+    assert [one for one in read_differences(SECTIONS[heading]) if one not in claimed()] == []
 
 
 def test_the_intervals_of_a_flagged_encoder_are_those_of_its_tables() -> None:
     cells = [cell for name in ("asr_difference", "sts") for cell in reference.cells(FLAGGED, name)]
     ends = (tuple(round(100 * cell[name], 1) for name in ("value", "low", "high")) for cell in cells)
     found = {sign for value, low, high in ends for sign in ((value, low, high), (-value, -high, -low))}
-    assert len(said(SECTIONS[FLAGGED])) == 6
-    assert [one for one in said(SECTIONS[FLAGGED]) if one not in found] == []
+    assert len(read_differences(SECTIONS[FLAGGED])) == 6
+    assert [one for one in read_differences(SECTIONS[FLAGGED]) if one not in found] == []
 
 
 def test_there_are_intervals_to_check() -> None:
-    assert sum(len(said(text)) for heading, text in SECTIONS.items() if heading not in UNJUDGED) > 150
+    assert sum(len(read_differences(text)) for heading, text in SECTIONS.items() if heading not in UNJUDGED) > 150
 
 
 def test_each_run_has_a_section() -> None:

@@ -25,8 +25,8 @@ from rbench.execution import attacks
 from rbench.execution import weights as stages
 from rbench.execution.cluster import scheduler as board
 from rbench.schema import AttackJob, Job, Outcome
-from rbench.store.runs import Parts, Store
-from rbench.store.weights.inventory import items
+from rbench.store.runs import PartialOutcomes, RunStore
+from rbench.store.weights.inventory import list_items
 from rbench.train.finetune import _tuning as tuning
 
 SUITE = """\
@@ -68,8 +68,8 @@ def rows_in(cache: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mini, "default_cache", lambda: cache)
         for name in ("mini-corpus", "mini-topic", "mini-sentiment", "mini-nli"):
-            mini.keep(name, lambda name=name: mini._generated(name))  # type: ignore[misc]
-        mini.keep("mini-sentiment-contrast", lambda: mini._edited("mini-sentiment"))
+            mini.read_or_make(name, lambda name=name: mini._rows_by_split(name))  # type: ignore[misc]
+        mini.read_or_make("mini-sentiment-contrast", lambda: mini._contrast_rows("mini-sentiment"))
 
 
 def command(place: Path, words: list[str], cache: str, at_once: bool) -> None:
@@ -119,7 +119,7 @@ def tables(run: Path) -> dict[tuple[str, str, str], str]:
 
 def outcomes(run: Path, job: Job) -> dict[str, Outcome]:
     """The outcomes of an attack by example, without the seconds that they took."""
-    return {one.example_id: one.model_copy(update={"seconds": 0.0}) for one in Store(run).outcomes(job)}
+    return {one.example_id: one.model_copy(update={"seconds": 0.0}) for one in RunStore(run).outcomes(job)}
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_killed_runs_end_with_the_same_tables(kills: tuple[str, ...], place: Pat
         kept = content.split(b"\n")[:-1]
         assert {*kept} <= {*(file.parent / "outcomes.jsonl").read_bytes().split(b"\n")}
     assert tables(place / out) == tables(whole)
-    plan = Store(whole).plan()
+    plan = RunStore(whole).plan()
     assert plan is not None
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
@@ -201,8 +201,8 @@ def one_of_three(place: Path, log: Path, killed_after: int | None) -> None:
 
     stages.pretrain = noting(stages.pretrain, lambda job, *rest: job.name)  # type: ignore[assignment]
     stages.finetune = noting(stages.finetune, lambda job, *rest: job.name)  # type: ignore[assignment]
-    append = noting(Parts.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
-    Parts.append = append  # type: ignore[method-assign]
+    append = noting(PartialOutcomes.append, lambda parts, outcome: f"{parts._job.name} {outcome.example_id}")
+    PartialOutcomes.append = append  # type: ignore[method-assign]
     board.CHUNK = attacks.CHUNK = 4  # type: ignore[attr-defined]
     os.environ["RBENCH_CACHE"] = str(place / "empty-cache")
     with chdir(place):
@@ -256,7 +256,7 @@ def begun(kept: Path) -> bool:
 def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path) -> None:
     (place / "tuned.yaml").write_text(TUNED)
     run(place, "tuned-whole", suite="tuned.yaml")
-    (record,) = (record for record in Store(place / "tuned-whole").records() if record.job.stage == "pretrain")
+    (record,) = (record for record in RunStore(place / "tuned-whole").records() if record.job.stage == "pretrain")
     trained = Path("weights", record.job.key[:2], record.job.key)
     shutil.copytree(place / "cache" / trained, place / "third-cache" / trained)
     process = start(place, "tuned", cache="third-cache", suite="tuned.yaml", at_once=True)
@@ -267,11 +267,11 @@ def test_a_killed_fine_tuning_goes_on_and_ends_with_the_same_weights(place: Path
         time.sleep(0.005)
     process.kill()
     process.join()
-    (listed,) = (item for item in items(place / "third-cache") if item.kind == "checkpoints")
+    (listed,) = (item for item in list_items(place / "third-cache") if item.kind == "checkpoints")
     assert listed.name == TUNED_JOB
     run(place, "tuned", cache="third-cache", suite="tuned.yaml")
     first, second = (
-        {r.job.key: (r.provenance.weights_hash, r.scores) for r in Store(run).records() if r.job.stage == "finetune"}
+        {r.job.key: (r.provenance.weights_hash, r.scores) for r in RunStore(run).records() if r.job.stage == "finetune"}
         for run in (place / "tuned-whole", place / "tuned")
     )
     assert first == second and list(first) == [listed.key]
@@ -287,18 +287,18 @@ def test_the_same_command_again_runs_nothing(place: Path, whole: Path) -> None:
 
 def test_jobs_of_an_earlier_suite_are_told(place: Path, whole: Path) -> None:
     shutil.copytree(whole, place / "fewer")
-    others = sum(record.job.seed == 1 for record in Store(whole).records())
-    said = f"{others} folders are of jobs of an earlier suite here: no table shows them. rbench verify fewer names them"
+    others = sum(record.job.seed == 1 for record in RunStore(whole).records())
+    said = f"{others} folders are of jobs that this suite does not have"
     output = run(place, "fewer", "--seed", "0")
     assert output.count(said) == 1 and "started" not in output
-    assert "earlier suite" not in run(place, "fewer", "--seed", "0", "-q")
-    assert "earlier suite" not in run(place, "whole")
+    assert "does not have: no table" not in run(place, "fewer", "--seed", "0", "-q")
+    assert "does not have: no table" not in run(place, "whole")
 
 
 def test_another_run_takes_its_victims_from_the_cache(place: Path, whole: Path) -> None:
     output = run(place, "again", "--only", "mini-nli/clean/textfooler")
     assert "finetune/toy/mini-nli/clean/seed0: its weights were in the cache" in output
-    first, second = ({r.job.key: r for r in Store(run).records()} for run in (whole, place / "again"))
+    first, second = ({r.job.key: r for r in RunStore(run).records()} for run in (whole, place / "again"))
     jobs = [record.job for record in second.values()]
     assert sorted(job.stage for job in jobs) == ["attack"] * 2 + ["finetune"] * 2 + ["pretrain"]
     for job in jobs:
@@ -314,7 +314,9 @@ def test_seeds_move_the_victim_and_the_sample(whole: Path) -> None:
     samples = [set(group.example_id) for _, group in one.groupby("seed")]
     assert len(samples) == 2
     assert samples[0] != samples[1]
-    hashes = [r.provenance.weights_hash for r in Store(whole).records() if r.job.name.startswith("finetune/toy/mini-s")]
+    hashes = [
+        r.provenance.weights_hash for r in RunStore(whole).records() if r.job.name.startswith("finetune/toy/mini-s")
+    ]
     assert len(set(hashes)) == 2
 
 
@@ -326,7 +328,7 @@ def test_max_words_holds(whole: Path) -> None:
 
 
 def test_records_of_victims_and_attacks_have_their_health(whole: Path) -> None:
-    store, asked = Store(whole), 0.0
+    store, asked = RunStore(whole), 0.0
     for record in store.records():
         assert record.health is not None or record.job.stage in ("pretrain", "measure")
         if isinstance(record.job.spec, AttackJob) and record.health is not None:
@@ -340,7 +342,7 @@ def test_records_of_victims_and_attacks_have_their_health(whole: Path) -> None:
 
 
 def test_records_say_where_they_come_from(whole: Path) -> None:
-    for record in Store(whole).records():
+    for record in RunStore(whole).records():
         source = record.provenance
         assert source.rbench
         assert source.packages["torch"]

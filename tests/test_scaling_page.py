@@ -1,4 +1,4 @@
-"""Tests that docs/scaling.md has the table of what was tried, as it was measured, and that nothing was lost."""
+"""Tests that docs/scaling.md says what was tried, and that nothing was lost, as it was measured."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ ROOT = Path(__file__).resolve().parents[1]
 MEASURED = json.loads((ROOT / "benchmarks" / "results" / "reliability.json").read_text(encoding="utf-8"))["scenarios"]
 
 
-def test_the_page_has_each_scenario_as_measured() -> None:
-    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8").splitlines()
-    for name, row in MEASURED.items():
-        assert f"| {name} | {' | '.join(map(str, row.values()))} |" in page
+def test_the_page_has_the_number_of_runs() -> None:
+    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    assert f"In {sum(row['runs'] for row in MEASURED.values())} such runs" in page
 
 
 def test_nothing_was_lost_repeated_or_different() -> None:
@@ -40,8 +39,6 @@ def test_seconds_at_the_papers_scale_are_those_measured(name: str, title: str) -
     mr, imdb = (SCALE["cells"][f"{task}, {name}"] for task in ("mr", "imdb"))
     said = [
         *(f"{cell['seconds_per_query']:.3f}" for cell in (mr, imdb)),
-        *(f"{100 * cell['share_of_time']['victim']:.0f}%" for cell in (mr, imdb)),
-        *(f"{cell['over_model']:.2f}" for cell in (mr, imdb)),
         f"{imdb['peak_mb']:,}",
     ]
     assert f"| {title} | {' | '.join(said)} |" in page

@@ -12,7 +12,7 @@ from rbench import api
 from rbench.cli import console as show
 from rbench.plan.prepare import Options
 from rbench.schema import PretrainJob
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.verify import verify
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
@@ -64,7 +64,7 @@ def test_a_run_with_two_training_seeds(options: Options, capsys: pytest.CaptureF
     verified = verify(result.run)
     assert not verified.findings and verified.counts["verified"] == 18
 
-    store = Store(result.run)
+    store = RunStore(result.run)
     plan = store.plan()
     assert plan is not None
     records = {job.name: store.record(job) for job in plan.jobs}

@@ -13,34 +13,32 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
-
 from rbench import config as loading
-from rbench.api.call_options import options_of, plain
+from rbench.api.call_options import as_plain_data, resolve_options
 from rbench.api.results import AttackResult
-from rbench.config.entries import FUNCTION, ChosenAttack, chosen_attack, named_by_file
+from rbench.config.entries import FUNCTION, ChosenAttack, chosen_attack, file_naming_hint
 from rbench.config.registry import Registry, search_path
 from rbench.errors import JobError, PlanError, RbenchError, StoreError, SuiteError
-from rbench.execution.forecast import ahead
-from rbench.execution.given import GivenVictim, How, read, unreadable, victim_of
-from rbench.execution.run import device_of, ran, workers_for
+from rbench.execution.forecast import describe_trainings_ahead
+from rbench.execution.given import GivenVictim, QueryOptions, outcome_if_unreadable, read_texts, recognise_victim
+from rbench.execution.run import attack_workers, check_device, ran, resolve_device
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.schema import AttackSpec, Job, Outcome, ResourceChoice, ResourceSet, TaskSpec
-from rbench.score import exchanged_labels
-from rbench.store.runs import Store
+from rbench.score import flag_exchanged_labels
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
-from rbench.system.progress import Progress, Silent, shown
-from rbench.tables.results import plan_of
+from rbench.system.progress import Progress, SilentProgress, show_progress
+from rbench.tables.results import load_plan
 from rbench.tasks import Example
 
 if TYPE_CHECKING:
     from rbench.recipes import AttackTask
 
 
-Seen = Callable[[Outcome, int, int], object]
+OutcomeCallback = Callable[[Outcome, int, int], object]
 
-IN_MEMORY = 4
+POOLED_IN_MEMORY = 4
 """Examples that are attacked at once, for a network in memory on a CPU."""
 
 
@@ -65,7 +63,8 @@ def attack_texts(
     Args:
         victim: a function from a list of texts to rows of probabilities; `(model, tokenizer)` or a text-classification
             pipeline of transformers; a ModelWrapper of TextAttack; a folder or hub id of a classifier; a folder in
-            which rbench saved a victim; "module:function"; or a mapping with the keys of a file under `victims`.
+            which rbench saved a victim; "module:function"; the address of an endpoint; the name of a file under
+            `victims`; or a mapping with the keys of such a file.
         texts: strings; or tuples, or mappings from column to text, for classifiers of two texts.
         labels: of each text its number in the order of the victim's outputs, or its name.
         attack: a name of `rbench list attacks` or of a TextAttack class, or {name: {option: value}}.
@@ -85,21 +84,24 @@ def attack_texts(
         RbenchError: the victim, a text, a label, an option or a resource is wrong. Nothing was attacked.
         JobError: the attack failed on every example, or the victim failed as a whole.
     """
-    options = options_of(None, settings, also=inspect.signature(attack_texts).parameters)
-    _check_settings(settings)
-    given = read(texts, labels, columns)
+    options = resolve_options(None, settings, also=inspect.signature(attack_texts).parameters)
+    check_settings(settings)
+    check_device(options.device)
+    given_texts = read_texts(texts, labels, columns)
     registry = Registry(options.include)
-    chosen = chosen_attack(choice_of(attack, "attack"), registry)
-    found = victim_of(plain_victim(victim), How(scores, batch_size, max_length, options.models, registry))
-    check_victim(found, chosen, options)
-    resource_set, places = resources_of(resources, chosen.spec, registry, options)
-    names = found.names(label_names, given.first)
-    asked = AskedAttack(found, chosen, given.task(names), seed, resource_set, places, options)
-    return asked.result(given.examples(names), progress)
+    chosen = chosen_attack(plain_choice(attack), registry)
+    given_victim = recognise_victim(
+        plain_victim(victim), QueryOptions(scores, batch_size, max_length, options.models, registry)
+    )
+    check_victim(given_victim, chosen, options)
+    resource_set, places = locate_resources(resources, chosen.spec, registry, options)
+    names = given_victim.names(label_names, given_texts.first)
+    request = AttackRequest(given_victim, chosen, given_texts.task(names), seed, resource_set, places, options)
+    return request.result(given_texts.examples(names), progress)
 
 
 @dataclass(frozen=True)
-class AskedAttack:
+class AttackRequest:
     """One attack on one victim, and how its examples are attacked."""
 
     victim: GivenVictim
@@ -113,9 +115,9 @@ class AskedAttack:
     def result(self, examples: list[Example], progress: Progress | bool) -> AttackResult:
         """Attack the examples, and return their outcomes in their order. Raises JobError where none has one."""
         name, started = f"{self.chosen.label} on {self.victim.name}", time.monotonic()
-        with shown(progress) as receiver:
-            outcomes = _followed(self._outcomes(examples), len(examples), name, receiver)
-            notes = _notes(outcomes, self.task)
+        with show_progress(progress) as receiver:
+            outcomes = _follow_outcomes(self._outcomes(examples), len(examples), name, receiver)
+            notes = _exchange_notes(outcomes, self.task)
             for note in notes:
                 receiver.note(note)
         _check_outcomes(outcomes)
@@ -136,17 +138,19 @@ class AskedAttack:
         from rbench.recipes import check
 
         check(self.chosen.spec)
-        refused = {example.id: outcome for example in examples if (outcome := unreadable(example)) is not None}
+        refused = {
+            example.id: outcome for example in examples if (outcome := outcome_if_unreadable(example)) is not None
+        }
         yield from refused.values()
         examples = [example for example in examples if example.id not in refused]
         if self.victim.locate is not None:
             yield from self._in_processes(examples)
         else:
-            yield from self._here(examples)
+            yield from self._in_this_process(examples)
 
     def _in_processes(self, examples: list[Example]) -> Iterator[Outcome]:
         task = self._attack_task()
-        with workers_for(len(examples), self.options, device_of(self.options.device)) as workers:
+        with attack_workers(len(examples), self.options, resolve_device(self.options.device)) as workers:
             if workers is not None:
                 yield from workers.run(task, examples)
 
@@ -169,13 +173,13 @@ class AskedAttack:
             given=None if self.victim.given is None else self.victim.given(self.task.labels),
         )
 
-    def _here(self, examples: list[Example]) -> Iterator[Outcome]:
+    def _in_this_process(self, examples: list[Example]) -> Iterator[Outcome]:
         """Attack with a victim that only this process has."""
         from rbench.recipes import build, run
         from rbench.words.resources import Resources
 
         assert self.victim.opened is not None
-        device, module = device_of(self.options.device), self.chosen.module
+        device, module = resolve_device(self.options.device), self.chosen.module
         resources = Resources(self.resource_set, places=dict(self.places), device=device, backend=self.options.backend)
         try:
             victim = self.victim.opened(self.task, self.options.backend)
@@ -192,7 +196,7 @@ class AskedAttack:
                 spec=self.chosen.spec,
                 task=self.task,
                 seed=self.seed,
-                pooled=self.options.pooled or int(getattr(victim, "pooled", None) or IN_MEMORY),
+                pooled=self.options.pooled or int(getattr(victim, "pooled", None) or POOLED_IN_MEMORY),
                 max_seconds=self.options.max_seconds,
             )
         finally:
@@ -201,24 +205,20 @@ class AskedAttack:
 
 def plain_victim(victim: Any) -> Any:
     """Return a victim that is given as a mapping as plain data, others as they are."""
-    return plain(victim) if isinstance(victim, Mapping) else victim
+    return as_plain_data(victim) if isinstance(victim, Mapping) else victim
 
 
-def choice_of(value: Any, what: str) -> Any:
+def plain_choice(value: str | Mapping[str, Any]) -> Any:
     """Return a name, or a mapping of a name to its options, as plain data."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and value:
-        return plain(value)
-    raise PlanError(f"{what}={value!r}: expected a name, or a mapping of a name to its options")
+    return value if isinstance(value, str) else as_plain_data(value)
 
 
-def _check_settings(settings: Mapping[str, Any]) -> None:
+def check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse options of suites, which would do nothing here."""
     used = ("device", "backend", "workers", "pooled", "max_seconds", "models", "include")
     for name in settings:
         if name not in used:
-            raise PlanError(f"{name} is an option of suites; rbench.attack has {', '.join(used)}")
+            raise PlanError(f"{name} is an option of suites; here there are {', '.join(used)}")
 
 
 def check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) -> None:
@@ -235,19 +235,15 @@ def check_victim(victim: GivenVictim, chosen: ChosenAttack, options: Options) ->
         )
 
 
-def resources_of(
+def locate_resources(
     choice: str | Mapping[str, Any], spec: AttackSpec, registry: Registry, options: Options
 ) -> tuple[ResourceSet, dict[Any, Any]]:
     """Return the resources that the attack needs, and where they are. Raises ResourceError for what is missing."""
     from rbench import config
     from rbench.words import resources
 
-    try:
-        made = ResourceChoice.model_validate(choice_of(choice, "resources"))
-    except ValidationError as error:
-        said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False))
-        raise PlanError(f"resources: {said}") from error
-    resource_set = config.load_resources(made, registry)
+    resource_choice = ResourceChoice.model_validate(plain_choice(choice))
+    resource_set = config.load_resources(resource_choice, registry)
     lm = resource_set.masked_lm
     if "masked_lm" in spec.needs and lm is not None and lm.kind == "encoder":
         raise PlanError(
@@ -257,12 +253,12 @@ def resources_of(
     return resource_set, resources.locate(resource_set, {kind: [spec.name] for kind in spec.needs}, options.models)
 
 
-def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progress) -> list[Outcome]:
+def _follow_outcomes(stream: Iterator[Outcome], total: int, name: str, progress: Progress) -> list[Outcome]:
     """Collect the outcomes, and report them as they come."""
     outcomes: list[Outcome] = []
     hit = missed = 0
     progress.start(name, 1, 1)
-    for outcome in found:
+    for outcome in stream:
         outcomes.append(outcome)
         hit, missed = hit + (outcome.status == "succeeded"), missed + (outcome.status == "failed")
         text = f"ASR {100 * hit / (hit + missed):.0f}% of {hit + missed}" if hit + missed else ""
@@ -271,17 +267,19 @@ def _followed(found: Iterator[Outcome], total: int, name: str, progress: Progres
     return outcomes
 
 
-def _notes(outcomes: Sequence[Outcome], task: TaskSpec) -> tuple[str, ...]:
+def _exchange_notes(outcomes: Sequence[Outcome], task: TaskSpec) -> tuple[str, ...]:
     """Return what a reader of the result must know: that labels may be exchanged."""
     if not task.labels:
         return ()
     known = [
-        (one.original_prediction, one.label)
-        for one in outcomes
-        if one.original_prediction is not None and one.label is not None
+        (outcome.original_prediction, outcome.label)
+        for outcome in outcomes
+        if outcome.original_prediction is not None and outcome.label is not None
     ]
-    found = exchanged_labels([said for said, _ in known], [label for _, label in known], task.labels)
-    return () if found is None else (f"{found.flag}? {found.because}, and at `label_names`",)
+    exchange = flag_exchanged_labels(
+        [prediction for prediction, _ in known], [label for _, label in known], task.labels
+    )
+    return () if exchange is None else (f"{exchange.flag}? {exchange.because}, and at `label_names`",)
 
 
 def _check_outcomes(outcomes: Sequence[Outcome]) -> None:
@@ -329,49 +327,53 @@ def textattack_wrapper(
     Raises:
         RbenchError: there is no such victim, its weights are no longer in the cache, or several are meant.
     """
+    check_device(device)
+    meant_victim = _victim_of_run(Path(run), str(victim), task, seed) if run is not None else victim
+    how = QueryOptions(max_length=max_length, models=search_path(map(Path, models), "RBENCH_MODELS"))
+    given = recognise_victim(plain_victim(meant_victim), how)
+    texts = read_texts([tuple([_PLACEHOLDER] * len(columns or ("text",)))], [0], columns)
+    return open_given(given, texts.task(given.names(label_names, texts.first)), device, backend)
+
+
+def open_given(given: GivenVictim, task: TaskSpec, device: str, backend: str) -> Any:
+    """Open a victim in this process: a ModelWrapper of TextAttack, which gives logits or probabilities (n, labels)."""
     from rbench.recipes.engine import EngineConfig, open_victim
 
-    found = _victim_of_run(Path(run), str(victim), task, seed) if run is not None else victim
-    how = How(max_length=max_length, models=search_path(map(Path, models), "RBENCH_MODELS"))
-    given = victim_of(plain_victim(found), how)
-    texts = read([tuple([_PLACEHOLDER] * len(columns or ("text",)))], [0], columns)
-    spec = texts.task(given.names(label_names, texts.first))
-    on = device_of(device)
     if given.locate is None:
         assert given.opened is not None
-        return given.opened(spec, backend)
-    config = EngineConfig(on, backend, backends_file=default_cache() / "backends.json")
-    said = None if given.given is None else given.given(spec.labels)
-    return open_victim(said, given.locate(spec).where, spec, given.name, config)
+        return given.opened(task, backend)
+    config = EngineConfig(resolve_device(device), backend, backends_file=default_cache() / "backends.json")
+    victim_spec = None if given.given is None else given.given(task.labels)
+    return open_victim(victim_spec, given.locate(task).where, task, given.name, config)
 
 
 def _victim_of_run(run: Path, name: str, task: str | None, seed: int | None) -> Any:
     """Return the folder of a victim that a run fine-tuned, or the classifier that it opened."""
-    plan = plan_of(Store(run))
+    plan = load_plan(RunStore(run))
     victims = [job for job in plan.jobs if job.victim is not None]
     meant = [job for job in victims if name in (job.parts[0], "/".join(job.parts), job.name)]
-    meant = [job for job in meant if task in (None, _task(job)) and seed in (None, job.seed)]
-    if not meant:
-        there = ", ".join(dict.fromkeys(job.name.partition("/")[2] for job in victims)) or "none"
-        raise StoreError(f"{run} has no victim {name} of this task and seed; it has {there}")
+    meant = [job for job in meant if task in (None, _task_name(job)) and seed in (None, job.seed)]
     if seed is None:
         meant = [job for job in meant if job.seed == min(job.seed for job in meant)]
-    if len(meant) > 1:
-        raise PlanError(f"{name} means several victims of {run}: {', '.join(job.name for job in meant)}. Name the task")
+    if len(meant) != 1:
+        names = ", ".join(job.name for job in meant or victims)
+        raise StoreError(
+            f"{run}: {name} is not the name of one victim of this task and seed, but of {len(meant)}: {names}"
+        )
     (job,) = meant
     return job.opening.victim if job.opening is not None else WeightCache(default_cache()).folder(job.key)
 
 
-def _task(job: Job) -> str:
+def _task_name(job: Job) -> str:
     assert job.victim is not None
     return job.victim.task.name
 
 
-Entry = str | Mapping[str, Any]
+VictimEntry = str | Mapping[str, Any]
 """An entry under `victims` of a suite."""
 
 
-def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
+def classifier(where: str, labels: str | None, registry: Registry) -> VictimEntry:
     """Return what a suite has under `victims` for a classifier of the command line.
 
     Args:
@@ -383,7 +385,7 @@ def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
         SuiteError: `labels` has another form, or goes with a file, which says what its labels mean; or a function is
             named by its file.
     """
-    if (by_file := named_by_file(where)) is not None:
+    if (by_file := file_naming_hint(where)) is not None:
         raise SuiteError(f"--classifier {by_file}")
     file = where in registry.names("victims") or where.endswith((".yaml", ".yml"))
     if file and labels is not None:
@@ -395,10 +397,10 @@ def classifier(where: str, labels: str | None, registry: Registry) -> Entry:
         entry = {"endpoint": {"url": where}, "version": "command line"}
     elif FUNCTION.fullmatch(where) and not Path(where).exists():
         entry = {"function": where, "version": "command line"}
-    return {**entry, **({"labels": _map(labels)} if labels is not None else {})}
+    return {**entry, **({"labels": _parse_label_map(labels)} if labels is not None else {})}
 
 
-def _map(labels: str) -> dict[str, str]:
+def _parse_label_map(labels: str) -> dict[str, str]:
     pairs = [part.partition("=") for part in labels.split(",")]
     wrong = [
         part for part, (theirs, equals, ours) in zip(labels.split(","), pairs, strict=True) if not (theirs and ours)
@@ -415,9 +417,9 @@ def attack(
     n: int = 5,
     options: Options | None = None,
     *,
-    classifier: Entry | None = None,
+    classifier: VictimEntry | None = None,
     progress: Progress | None = None,
-    seen: Seen | None = None,
+    seen: OutcomeCallback | None = None,
 ) -> Iterator[Outcome]:
     """Fine-tune (or take from the cache) one victim, attack `n` examples, and yield their outcomes.
 
@@ -427,34 +429,47 @@ def attack(
     how long that takes, is a note of `progress`. `seen` is called once with each outcome, soon after the attack on its
     example has ended, with its number from 1 in the order in which they end, and with how many there will be.
 
-    The outcomes go to a folder that is deleted afterwards; use a suite to keep results. Raises PlanError if
-    `options.texts` is false, because the texts are what it shows.
+    A classifier is asked for the texts that are attacked, and for nothing else than the fixed texts by which rbench
+    tells functions and endpoints apart; how often it is right, only a suite measures.
+
+    The outcomes go to a folder that is deleted afterwards; use a suite to keep results.
     """
     options = options or Options()
-    if not options.texts:
-        raise PlanError("rbench attack shows texts, so --no-texts does not apply; use rbench run --no-texts for scores")
+    check_device(options.device)
     registry = Registry(options.include)
     victims: dict[str, Any] = {"victims": [classifier]} if classifier is not None else {"encoders": [encoder]}
     suite = {"name": "attack", **victims, "tasks": [task], "attacks": [attack], "num_examples": n}
     if isinstance(task, str) and task.startswith("mini-"):
         suite["resources"] = "mini"
-    loaded = loading.load_mapping(plain(suite), registry=registry, overrides=options.overrides, origin="rbench attack")
-    with scratch.folder("attack") as folder:
+    loaded = loading.load_mapping(
+        as_plain_data(suite), registry=registry, overrides=options.overrides, origin="rbench attack"
+    )
+    loaded = dataclasses.replace(loaded.without_implied(), attacked_only=True)
+    with scratch.temporary_folder("attack") as folder:
         prepared = prepare_loaded(loaded, dataclasses.replace(options, out=folder))
         cache = WeightCache(default_cache())
-        if progress is not None and (note := ahead(prepared, cache)) is not None:
+        if progress is not None and (note := describe_trainings_ahead(prepared, cache)) is not None:
             progress.note(note)
-        store, job = Store(folder), prepared.plan.jobs[-1]
-        telling = Telling(progress or Silent(), lambda: store.outcomes(job), seen or (lambda *ended: None), n)
-        with ran(prepared, options, telling) as found:  # without tables and figures, which nobody would see
-            telling.tell()
+        store, job = RunStore(folder), prepared.plan.jobs[-1]
+        outcome_progress = OutcomeProgress(
+            progress or SilentProgress(), lambda: store.outcomes(job), seen or (lambda *ended: None), n
+        )
+        with ran(
+            prepared, options, outcome_progress
+        ) as run_outcome:  # without tables and figures, which nobody would see
+            outcome_progress.report_new()
         outcomes = store.outcomes(job)
-        if found.failed and len(outcomes) < n:  # a job that failed because examples errored still has all outcomes
-            raise RbenchError(found.failed[0].error or f"{found.failed[0].job.name} failed")
+        if (
+            run_outcome.failed and len(outcomes) < n
+        ):  # a job that failed because examples errored still has all outcomes
+            raise RbenchError(run_outcome.failed[0].error or f"{run_outcome.failed[0].job.name} failed")
+        if progress is not None and job.attacking is not None:
+            for note in _exchange_notes(outcomes, loaded.tasks[job.attacking.task.name]):
+                progress.note(note)
         yield from outcomes
 
 
-class Telling:
+class OutcomeProgress:
     """A `Progress` that looks for new outcomes when it is told of progress, not more than once a second.
 
     Args:
@@ -464,7 +479,9 @@ class Telling:
         total: how many there will be, unless updates say otherwise.
     """
 
-    def __init__(self, progress: Progress, outcomes: Callable[[], Iterable[Outcome]], seen: Seen, total: int) -> None:
+    def __init__(
+        self, progress: Progress, outcomes: Callable[[], Iterable[Outcome]], seen: OutcomeCallback, total: int
+    ) -> None:
         self.start, self.note, self.finish = progress.start, progress.note, progress.finish
         self._update, self._outcomes, self._seen, self._total = progress.update, outcomes, seen, total
         self._told: set[str] = set()
@@ -474,9 +491,9 @@ class Telling:
         self._update(done, total, text)
         self._total = total
         if time.monotonic() - self._looked >= 1:
-            self.tell()
+            self.report_new()
 
-    def tell(self) -> None:
+    def report_new(self) -> None:
         """Hand on the outcomes that have come since the last call."""
         for outcome in self._outcomes():
             if outcome.example_id not in self._told:

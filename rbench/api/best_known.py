@@ -12,22 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rbench.api.call_options import options_of
-from rbench.api.reopened import reopened
+from rbench.api.call_options import resolve_options
+from rbench.api.reopened import reopen_victim
 from rbench.errors import ResourceError, StoreError, SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, Job, Outcome, Space
-from rbench.schema.space import Key, Known, hash_of, place_of
+from rbench.schema.space import Key, KnownAdversarial, space_place, text_hash
 from rbench.store import best as kept
-from rbench.store.judged import classes_of
-from rbench.store.runs import Reader, Store
-from rbench.store.runs.packed import Packed
+from rbench.store.judged import task_with_classes
+from rbench.store.runs import RunReader, RunStore
+from rbench.store.runs.packed import PackedFolder
 from rbench.store.runs.store import folder_path
 from rbench.system.one_slot_cache import OneSlotCache
-from rbench.tables.results import plan_of
+from rbench.tables.results import load_plan
 
 
-class Share(NamedTuple):
+class KnownShare(NamedTuple):
     """Of the texts that an attack in a space attacked, how many it made fall, and how many the file knows to fall."""
 
     job: str
@@ -36,17 +36,19 @@ class Share(NamedTuple):
     known: int
 
 
-class Best(NamedTuple):
+class BestResult(NamedTuple):
     """What became of the file, and how many texts were left out, by the reason and what to do."""
 
     path: Path
-    changed: kept.Changed
-    shares: tuple[Share, ...]
+    changed: kept.EntryChanges
+    shares: tuple[KnownShare, ...]
     refused: dict[str, int]
     not_asked: dict[str, int]
 
 
-def best(runs: Sequence[Path | str], to: Path | str = "results/best.jsonl", options: Options | None = None) -> Best:
+def best(
+    runs: Sequence[Path | str], to: Path | str = "results/best.jsonl", options: Options | None = None
+) -> BestResult:
     """Take into a file what RUNs found, where it beats what the file has, and say what is known of their texts.
 
     Args:
@@ -58,21 +60,24 @@ def best(runs: Sequence[Path | str], to: Path | str = "results/best.jsonl", opti
         StoreError: a RUN or the file is damaged; or no RUN has an attack in a declared space.
         JobError: a victim gave no number.
     """
-    path, stores = folder_path(to), [Store(folder_path(run)) for run in runs]
-    check = _Check(kept.read(path), options_of(options, {}))
-    attacks = [one for store in stores for one in _attacks(store, isinstance(store.opened(), Packed))]
+    path, stores = folder_path(to), [RunStore(folder_path(run)) for run in runs]
+    check = _EntryCheck(kept.read_entries(path), resolve_options(options, {}))
+    attacks = [one for store in stores for one in _finished_attacks(store, isinstance(store.opened(), PackedFolder))]
     if not attacks:
         names = ", ".join(str(store.root) for store in stores)
         raise StoreError(f"{names}: no attack that has ended is in a declared space: docs/strength.md says how.")
-    false = {key for of in attacks for key in check.refuted(of)}
-    changed = kept.raised(path, [one for of in attacks for one in check.asked(of, list(check.inside(of)))], false)
-    known = kept.read(path)
-    shares = tuple(share for of in attacks if (share := of.share(known)).attacked)
-    return Best(path, changed, shares, dict(check.refused), dict(check.not_asked))
+    # Entries that prove false go first: a text that only beats such an entry would else be left out.
+    false = {key for attack in attacks for key in check.refute_entries(attack)}
+    changed = kept.raise_entries(
+        path, [one for attack in attacks for one in check.asked(attack, list(check.inside(attack)))], false
+    )
+    known = kept.read_entries(path)
+    shares = tuple(share for attack in attacks if (share := attack.share(known)).attacked)
+    return BestResult(path, changed, shares, dict(check.refused), dict(check.not_asked))
 
 
 @dataclass(frozen=True)
-class _Attack:
+class _SpaceAttack:
     """An attack in a declared space that has ended, with what it left."""
 
     job: Job
@@ -90,49 +95,64 @@ class _Attack:
 
     def key(self, original: Sequence[str], label: int) -> Key:
         """Return what the entry of a text is found by."""
-        place = place_of(self.space, self.spec.resource_fingerprints, self.protected)
-        return self.victim, hash_of(original, label), place
+        place = space_place(self.space, self.spec.resource_fingerprints, self.protected)
+        return self.victim, text_hash(original, label), place
 
-    def share(self, known: Mapping[Key, Known]) -> Share:
+    def share(self, known: Mapping[Key, KnownAdversarial]) -> KnownShare:
         """Count what is known of its texts. In a RUN without texts there are none."""
-        ended = [one for one in self.outcomes if one.status in ("succeeded", "failed")]
-        texts = [(one, one.original, one.label) for one in ended if one.original and one.label is not None]
-        fell = sum(one.status == "succeeded" for one, _, _ in texts)
-        return Share(self.job.name, len(texts), fell, sum(self.key(text, label) in known for _, text, label in texts))
+        ended = [outcome for outcome in self.outcomes if outcome.status in ("succeeded", "failed")]
+        texts = [
+            (outcome, outcome.original, outcome.label)
+            for outcome in ended
+            if outcome.original and outcome.label is not None
+        ]
+        fell = sum(outcome.status == "succeeded" for outcome, _, _ in texts)
+        return KnownShare(
+            self.job.name, len(texts), fell, sum(self.key(text, label) in known for _, text, label in texts)
+        )
 
 
-def known_of(store: Reader, path: Path | str) -> dict[str, Share]:
+def count_known(store: RunReader, path: Path | str) -> dict[str, KnownShare]:
     """Return by job key how many of the texts of each attack in a space a file knows to fall, as it stands.
 
     Attacks whose victim and space are not in the file are left out, and so are those without texts.
 
     Raises StoreError where the file is not there, or is damaged.
     """
-    known = kept.read(there := folder_path(path))
+    known = kept.read_entries(file := folder_path(path))
     if not known:
-        raise StoreError(f"{there} has no entries. rbench judge best RUN... --to {there} makes it of RUNs.")
-    held = {(victim, place) for victim, _, place in known}
-    found = (of for of in _attacks(store, packed=False) if of.key((), 0)[::2] in held)
-    return {of.job.key: share for of in found if (share := of.share(known)).attacked}
+        raise StoreError(f"{file} has no entries. rbench judge best RUN... --to {file} makes it of RUNs.")
+    covered = {(victim, place) for victim, _, place in known}
+    in_file = (attack for attack in _finished_attacks(store, packed=False) if attack.key((), 0)[::2] in covered)
+    return {attack.job.key: share for attack in in_file if (share := attack.share(known)).attacked}
 
 
-def _attacks(store: Reader, packed: bool) -> Iterator[_Attack]:
+def _finished_attacks(store: RunReader, packed: bool) -> Iterator[_SpaceAttack]:
     """Yield the complete attacks of a RUN that are in a declared space, on tasks with classes."""
-    plan = plan_of(store)
+    plan = load_plan(store)
     for job in plan.jobs:
         spec = job.attacking
-        if spec is None or (space := spec.attack.space) is None or classes_of(job) is None or "victim" not in job.needs:
+        if (
+            spec is None
+            or (space := spec.attack.space) is None
+            or task_with_classes(job) is None
+            or "victim" not in job.needs
+        ):
             continue
-        record, of = store.record(job), plan.job(job.needs["victim"])
+        record, victim_job = store.record(job), plan.job(job.needs["victim"])
         if record is None or record.status != "complete":
             continue
-        given = of.opening.victim if of.opening is not None else None
-        asked = given is not None and given.origin != "model"
-        victim = f"{given.name} {given.version}" if given and asked else record.provenance.weights_hash or "unknown"
-        yield _Attack(job, spec, space, of, victim, asked, packed, tuple(store.outcomes(job)))
+        existing_victim = victim_job.opening.victim if victim_job.opening is not None else None
+        by_answers = existing_victim is not None and existing_victim.origin != "model"
+        victim = (
+            f"{existing_victim.name} {existing_victim.version}"
+            if existing_victim and by_answers
+            else record.provenance.weights_hash or "unknown"
+        )
+        yield _SpaceAttack(job, spec, space, victim_job, victim, by_answers, packed, tuple(store.outcomes(job)))
 
 
-class _Check:
+class _EntryCheck:
     """Checks what attacks found and what the file has of it, and counts by reason what it does not take.
 
     Args:
@@ -140,135 +160,142 @@ class _Check:
         options: where models are, and what computes victims.
     """
 
-    def __init__(self, known: Mapping[Key, Known], options: Options) -> None:
+    def __init__(self, known: Mapping[Key, KnownAdversarial], options: Options) -> None:
         self._known, self._options = dict(known), options
         self._again: set[Key] = set()
         self.refused, self.not_asked = Counter[str](), Counter[str]()
         self._spaces: dict[str, Any] = {}
         self._victims: OneSlotCache[Any] = OneSlotCache()
 
-    def inside(self, of: _Attack) -> Iterator[Known]:
+    def inside(self, attack: _SpaceAttack) -> Iterator[KnownAdversarial]:
         """Yield what an attack found that lies in its space and has fewer words replaced than what is known."""
-        for one in of.outcomes:
-            if one.status != "succeeded" or one.label is None:
+        for outcome in attack.outcomes:
+            if outcome.status != "succeeded" or outcome.label is None:
                 continue
-            if one.original is None or one.perturbed is None:
-                self.not_asked[f"{of.job.name}: the RUN keeps no texts. Name the RUN that it is a copy of"] += 1
-            elif isinstance(space := self._space(of), str):
-                self.not_asked[f"{of.job.name}: {space}"] += 1
-            elif isinstance(words := _words(of, one.original, one.perturbed, space), str):
-                self.refused[f"{of.job.name}: {words}"] += 1
-            elif (key := of.key(one.original, one.label)) not in self._known or words < self._known[key].words:
+            if outcome.original is None or outcome.perturbed is None:
+                self.not_asked[f"{attack.job.name}: the RUN keeps no texts. Name the RUN that it is a copy of"] += 1
+            elif isinstance(space := self._open_space(attack), str):
+                self.not_asked[f"{attack.job.name}: {space}"] += 1
+            elif isinstance(words := _count_words(attack, outcome.original, outcome.perturbed, space), str):
+                self.refused[f"{attack.job.name}: {words}"] += 1
+            elif (key := attack.key(outcome.original, outcome.label)) not in self._known or words < self._known[
+                key
+            ].words:
                 victim, text, place = key
-                yield Known(
+                yield KnownAdversarial(
                     victim=victim,
-                    unverifiable=of.unverifiable,
+                    unverifiable=attack.unverifiable,
                     text=text,
                     space=place,
-                    label=one.label,
-                    original=one.original,
-                    adversarial=one.perturbed,
+                    label=outcome.label,
+                    original=outcome.original,
+                    adversarial=outcome.perturbed,
                     words=words,
-                    queries=one.num_queries,
-                    attack=of.job.parts[-1],
+                    queries=outcome.num_queries,
+                    attack=attack.job.parts[-1],
                 )
 
-    def refuted(self, of: _Attack) -> list[Key]:
+    def refute_entries(self, attack: _SpaceAttack) -> list[Key]:
         """Return the file's entries on an attack's texts that prove false here, and forget them.
 
         Where the space or the victim is not here, or is one of a name, nothing is said of them.
         """
-        keys = {of.key(one.original, one.label) for one in of.outcomes if one.original and one.label is not None}
+        keys = {
+            attack.key(one.original, one.label) for one in attack.outcomes if one.original and one.label is not None
+        }
         of_file = [self._known[key] for key in sorted(keys & self._known.keys() - self._again)]
-        space = self._space(of) if of_file and not of.unverifiable else ""
-        victim = "" if isinstance(space, str) else self._victim(of)
+        space = self._open_space(attack) if of_file and not attack.unverifiable else ""
+        victim = "" if isinstance(space, str) else self._victim(attack)
         if isinstance(space, str) or isinstance(victim, str):
             return []
         self._again |= keys
-        said = dict.fromkeys((one.key for one in of_file), "")
+        reasons = dict.fromkeys((one.key for one in of_file), "")
         for one in of_file:
-            words = _words(of, one.original, one.adversarial, space)
-            said[one.key] = words if isinstance(words, str) else "" if words == one.words else "it counts other words"
-        said = {one.key: said[one.key] or why for one, why in _answered(victim, of_file)}
-        for why in filter(None, said.values()):
-            self.refused[f"{of.job.name}: an entry of the file is removed: {why}"] += 1
-        false = [key for key, why in said.items() if why]
+            words = _count_words(attack, one.original, one.adversarial, space)
+            reasons[one.key] = (
+                words if isinstance(words, str) else "" if words == one.words else "it counts other words"
+            )
+        reasons = {one.key: reasons[one.key] or why for one, why in _ask_victim(victim, of_file)}
+        for why in filter(None, reasons.values()):
+            self.refused[f"{attack.job.name}: an entry of the file is removed: {why}"] += 1
+        false = [key for key, why in reasons.items() if why]
         for key in false:
             del self._known[key]
         return false
 
-    def asked(self, of: _Attack, found: list[Known]) -> list[Known]:
+    def asked(self, attack: _SpaceAttack, entries: list[KnownAdversarial]) -> list[KnownAdversarial]:
         """Return those entries of an attack for which the victim says again that they fool it."""
-        if not found or (of.unverifiable and not of.packed):
-            return found
-        victim = self._victim(of)
+        if not entries or (attack.unverifiable and not attack.packed):
+            return entries
+        victim = self._victim(attack)
         if isinstance(victim, str):
-            self.not_asked[f"{of.job.name}: {victim}"] += len(found)
+            self.not_asked[f"{attack.job.name}: {victim}"] += len(entries)
             return []
-        told = _answered(victim, found)
-        for why in (why for _, why in told if why):
-            self.refused[f"{of.job.name}: {why}"] += 1
-        return [one for one, why in told if not why]
+        answered = _ask_victim(victim, entries)
+        for why in (why for _, why in answered if why):
+            self.refused[f"{attack.job.name}: {why}"] += 1
+        return [entry for entry, why in answered if not why]
 
-    def _victim(self, of: _Attack) -> Any:
-        return self._victims.get((of.victim_job.key, of.victim), lambda: self._opened(of))
+    def _victim(self, attack: _SpaceAttack) -> Any:
+        return self._victims.get((attack.victim_job.key, attack.victim), lambda: self._opened(attack))
 
-    def _space(self, of: _Attack) -> Any:
+    def _open_space(self, attack: _SpaceAttack) -> Any:
         """Return what gives the candidates of an attack's space; or say why nothing here does."""
         from rbench.words.resources import Resources
         from rbench.words.resources import locate as find
-        from rbench.words.substitution.space import Substitutions
+        from rbench.words.substitution.space import SpaceSubstitutions
 
-        profile, planned = of.spec.resources, of.spec.resource_fingerprints
-        name = f"{of.space.fingerprint} {profile.model_dump_json()} {sorted(planned.items())}"
+        profile, planned = attack.spec.resources, attack.spec.resource_fingerprints
+        name = f"{attack.space.fingerprint} {profile.model_dump_json()} {sorted(planned.items())}"
         if name not in self._spaces:
             try:
-                places = find(profile, of.space.needed, self._options.models)
+                places = find(profile, attack.space.needed, self._options.models)
                 other = [kind for kind, place in places.items() if place.fingerprint != planned.get(kind)]
-                said = (
+                reason = (
                     f"other {', '.join(other)} than here gave its candidates. Name the folder with those: --models DIR"
                 )
-                self._spaces[name] = said if other else Substitutions(of.space, Resources(profile, places=places))
+                self._spaces[name] = (
+                    reason if other else SpaceSubstitutions(attack.space, Resources(profile, places=places))
+                )
             except (ResourceError, SuiteError) as error:
                 self._spaces[name] = str(error)
         return self._spaces[name]
 
-    def _opened(self, of: _Attack) -> Any:
+    def _opened(self, attack: _SpaceAttack) -> Any:
         """Open the victim of an attack, if its weights are here; or say why it cannot be asked."""
-        if of.unverifiable:
+        if attack.unverifiable:
             return "the RUN is packed, and its function or endpoint cannot be asked again. Run its suite here"
-        return reopened(of.victim_job, of.spec.task, of.victim, self._options)
+        return reopen_victim(attack.victim_job, attack.spec.task, attack.victim, self._options)
 
 
-def _answered(victim: Any, entries: Sequence[Known]) -> list[tuple[Known, str]]:
+def _ask_victim(victim: Any, entries: Sequence[KnownAdversarial]) -> list[tuple[KnownAdversarial, str]]:
     """Ask a victim for both texts of entries. Return each with why it does not hold; empty: it does."""
     texts = [text if len(text) > 1 else text[0] for one in entries for text in (one.original, one.adversarial)]
     answers = victim(texts).argmax(dim=1).tolist() if texts else []
     asked = "the victim was asked again, and it"
-    return [
-        (
-            one,
-            ""
-            if before == one.label != after
-            else f"{asked} {'is not fooled' if right else 'gets the original wrong anyway'}",
-        )
-        for one, before, after in zip(entries, answers[::2], answers[1::2], strict=True)
-        for right in [before == one.label]
-    ]
+    judged: list[tuple[KnownAdversarial, str]] = []
+    for entry, before, after in zip(entries, answers[::2], answers[1::2], strict=True):
+        why = ""
+        if before != entry.label:
+            why = f"{asked} gets the original wrong anyway"
+        elif after == entry.label:
+            why = f"{asked} is not fooled"
+        judged.append((entry, why))
+    return judged
 
 
-def _words(of: _Attack, original: tuple[str, ...], changed: tuple[str, ...], space: Any) -> int | str:
+def _count_words(attack: _SpaceAttack, original: tuple[str, ...], changed: tuple[str, ...], space: Any) -> int | str:
     """Return how many words are replaced in an adversarial text; or say why it is none of its space."""
-    from rbench.words.substitution.space import replaced
+    from rbench.words.substitution.space import count_replacements
 
-    columns = of.spec.task.columns
+    columns = attack.spec.task.columns
     if len(original) != len(columns) or len(changed) != len(columns):
         return f"the texts do not have the columns {', '.join(columns)}"
-    still = [i for i, column in enumerate(columns) if column in of.protected]
-    if any(original[i] != changed[i] for i in still):
+    protected_columns = [i for i, column in enumerate(columns) if column in attack.protected]
+    if any(original[i] != changed[i] for i in protected_columns):
         return "a column that the attack protects is changed"
-    words = replaced(original, changed, space(original, still))
+    words = count_replacements(original, changed, space(original, protected_columns))
     if not words:
         return "a change lies outside the space"
-    most = of.space.max_words
-    return words if words <= most else f"more words are replaced than the space allows ({most})"
+    limit = attack.space.max_words
+    return words if words <= limit else f"more words are replaced than the space allows ({limit})"

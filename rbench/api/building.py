@@ -13,21 +13,21 @@ from rbench import config as loading
 from rbench.api.results import run_prepared
 from rbench.config.registry import Registry
 from rbench.errors import PlanError, RbenchError, StoreError
-from rbench.execution.publish.adversarial import Made, check_place, write
+from rbench.execution.publish.adversarial import AttackedSource, check_place, write_set
 from rbench.plan.prepare import Options, prepare_loaded
 from rbench.schema import Job, NumExamples, Plan, SetFile
-from rbench.schema.unlisted import known_as, short_name
-from rbench.store.runs import Store
-from rbench.system.progress import Progress, Silent
-from rbench.tables.results import plan_of
+from rbench.schema.unlisted import label_meant, short_name
+from rbench.store.runs import RunStore
+from rbench.system.progress import Progress, SilentProgress
+from rbench.tables.results import load_plan
 from rbench.tasks.adversarial import Only
 
-_NAMED = 6
+_MAX_LISTED = 6
 """How many attacks a message lists. It counts the others."""
 
 
 @dataclass(frozen=True)
-class Cell:
+class AttackSelection:
     """What names one attack of a RUN. None: whatever there is, if it is one."""
 
     encoder: str | None = None
@@ -49,7 +49,7 @@ class BuiltSet:
 
 
 def build_adversarial(
-    cell: Cell,
+    cell: AttackSelection,
     folder: Path,
     options: Options | None = None,
     *,
@@ -71,18 +71,18 @@ def build_adversarial(
     if not options.texts:
         raise PlanError("an adversarial set is made of texts, so its RUN must keep them: leave --no-texts out")
     check_place(folder, overwrite=overwrite)
-    suite = _suite(cell, num_examples, resources)
+    suite = _build_suite(cell, num_examples, resources)
     registry = Registry(options.include)
     loaded = loading.load_mapping(suite, registry=registry, overrides=options.overrides, origin="rbench attack --out")
     prepared = prepare_loaded(loaded, dataclasses.replace(options, only=()))
-    result = run_prepared(prepared, options, progress or Silent())
+    result = run_prepared(prepared, options, progress or SilentProgress())
     if result.failed:
         raise RbenchError(f"{result.failed[0].job.name} failed: {result.failed[0].error}")
-    return build_adversarial_from(result.run, folder, Cell(), only=only, overwrite=overwrite)
+    return build_adversarial_from(result.run, folder, AttackSelection(), only=only, overwrite=overwrite)
 
 
 def build_adversarial_from(
-    run: Path, folder: Path, cell: Cell, *, only: Only = "all", overwrite: bool = False
+    run: Path, folder: Path, cell: AttackSelection, *, only: Only = "all", overwrite: bool = False
 ) -> BuiltSet:
     """Write a set from the stored outcomes of a RUN.
 
@@ -92,25 +92,25 @@ def build_adversarial_from(
         PlanError: `folder` is not empty, or there is nothing to write.
     """
     check_place(folder, overwrite=overwrite)
-    plan = plan_of(store := Store(run))
+    plan = load_plan(store := RunStore(run))
     if not plan.texts:
         raise StoreError(
             f"{run} keeps no texts, and a set is made of them: it was run with --no-texts, or is a copy without texts. "
             "Use the RUN from which it was copied, or run the suite into another --out without --no-texts."
         )
-    job = _chosen(plan, cell, run)
+    job = _find_attack(plan, cell, run)
     record = store.record(job)
     if record is None or record.status != "complete":
-        raise StoreError(_unfinished(store, plan, job, failed=record is not None))
+        raise StoreError(_unfinished_message(store, plan, job, failed=record is not None))
     if (victim := job.needs.get("victim")) is None:
         raise PlanError(
             f"{job.name} attacks no classifier: sets are made of texts that have classes. Name another attack."
         )
-    made = Made(job, record, plan.job(victim), store.outcomes(job), only)
-    return BuiltSet(folder, run, write(made, folder, overwrite=overwrite))
+    attacked_texts = AttackedSource(job, record, plan.job(victim), store.outcomes(job), only)
+    return BuiltSet(folder, run, write_set(attacked_texts, folder, overwrite=overwrite))
 
 
-def _suite(cell: Cell, num_examples: NumExamples, resources: str | None) -> dict[str, Any]:
+def _build_suite(cell: AttackSelection, num_examples: NumExamples, resources: str | None) -> dict[str, Any]:
     encoder = str(cell.encoder)
     named = (short_name(encoder) if "/" in encoder else encoder, cell.task, cell.attack)
     suite: dict[str, Any] = {
@@ -130,40 +130,38 @@ def _suite(cell: Cell, num_examples: NumExamples, resources: str | None) -> dict
     return suite
 
 
-def _chosen(plan: Plan, cell: Cell, run: Path) -> Job:
+def _find_attack(plan: Plan, cell: AttackSelection, run: Path) -> Job:
     """Return the one attack on test texts that `cell` names."""
     attacks = [job for job in plan.jobs if job.attacking is not None and job.attacking.split == "test"]
-    encoder = cell.encoder and known_as(cell.encoder, {job.parts[0] for job in attacks})
+    encoder = cell.encoder and label_meant(cell.encoder, {job.parts[0] for job in attacks})
     wanted = (encoder, cell.task, cell.finetune, cell.attack, cell.seed)
-    found = [
-        job for job in attacks if all(w in (None, own) for w, own in zip(wanted, (*job.parts, job.seed), strict=True))
+    matches = [
+        job
+        for job in attacks
+        if all(wish in (None, part) for wish, part in zip(wanted, (*job.parts, job.seed), strict=True))
     ]
-    if len(found) == 1:
-        return found[0]
-    if not attacks:
-        raise StoreError(
-            f"{run} has no attacks, of whose outcomes a set is made: suite {plan.suite.name} asks for none"
-        )
-    listed = found or attacks
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    names = ", ".join(job.name for job in listed[:_NAMED]) + more
-    if not found:
-        raise StoreError(f"{run} has no such attack. It has {names}.")
-    ways = ("encoder", "task", "finetune", "attack", "seed")
-    differ = [f"--{way}" for i, way in enumerate(ways) if len({(*job.parts, job.seed)[i] for job in found}) > 1]
-    raise StoreError(f"{run} has {len(found)} such attacks: {names}. Choose one with {', '.join(differ)}.")
+    if len(matches) == 1:
+        return matches[0]
+    listed = matches or attacks
+    more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
+    names = ", ".join(job.name for job in listed[:_MAX_LISTED]) + more
+    if not matches:
+        raise StoreError(f"{run} has no such attack. It has {names or 'none'}.")
+    flags = ("encoder", "task", "finetune", "attack", "seed")
+    differ = [f"--{flag}" for i, flag in enumerate(flags) if len({(*job.parts, job.seed)[i] for job in matches}) > 1]
+    raise StoreError(f"{run} has {len(matches)} such attacks: {names}. Choose one with {', '.join(differ)}.")
 
 
-def _unfinished(store: Store, plan: Plan, job: Job, *, failed: bool) -> str:
+def _unfinished_message(store: RunStore, plan: Plan, job: Job, *, failed: bool) -> str:
     """Say that an attack is not finished, and which command finishes it."""
     assert job.attacking is not None
-    there, wanted, suite = len(store.outcomes(job)), job.attacking.num_examples, plan.suite.name
+    num_done, wanted, suite = len(store.outcomes(job)), job.attacking.num_examples, plan.suite.name
     root = store.root.resolve().name
     profile = root.removeprefix(f"{suite}-") if root.startswith(f"{suite}-") else None
     words = ["rbench", "run", suite, *(["--profile", profile] if profile else [])]
     command = shlex.join([*words, "--out", str(store.root), "--only", job.name])
     return (
-        f"{job.name} {'failed' if failed else 'is not finished'}: {there} of {wanted} examples have outcomes. A set is "
-        f"made of a finished attack. This finishes it (with the --profile, --set, --data and --models of the first "
+        f"{job.name} {'failed' if failed else 'is not finished'}: {num_done} of {wanted} examples have outcomes. A set "
+        "is made of a finished attack. This finishes it (with the --profile, --set, --data and --models of the first "
         f"run): {command}"
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from rbench import config as loading
-from rbench.config.registry import Registry, search_path, unknown
-from rbench.errors import PlanError, SuiteError
+from rbench.config.registry import Registry, search_path, unknown_message
+from rbench.errors import PlanError, StoreError
 from rbench.plan.prepare import Options
 from rbench.schema import Suite
 
@@ -18,10 +18,12 @@ _PATHS = {"data": "RBENCH_DATA", "models": "RBENCH_MODELS", "include": "RBENCH_I
 """Options that are search paths, each with the environment variable that adds to it, as on the command line."""
 _LISTS = ("overrides", "only", "report_to")
 _FOLDERS = ("out", "logs")
+_FAMILIAR = {"output_path": "out"}
+"""Options as lm-eval names them, each with the option that it is."""
 _ORIGIN = "the suite given"
 
 
-def options_of(options: Options | None, settings: Mapping[str, Any], also: Iterable[str] = ()) -> Options:
+def resolve_options(options: Options | None, settings: Mapping[str, Any], also: Iterable[str] = ()) -> Options:
     """Return the options of a call: `options`, or those of the command line, changed by `settings`.
 
     In both, a single value may stand alone where an option holds several, and a path may be text.
@@ -34,60 +36,50 @@ def options_of(options: Options | None, settings: Mapping[str, Any], also: Itera
     Raises:
         PlanError: there is no such option, or its value is wrong.
     """
-    if options is not None and not isinstance(options, Options):
-        raise PlanError(f"options={options!r}: expected rbench.Options; single options are given by name: limit=20")
+    settings = {_FAMILIAR.get(name, name): value for name, value in settings.items()}
     known = [field.name for field in dataclasses.fields(Options)]
     for name in settings:
         if name not in known:
-            raise PlanError(unknown("option", name, [*also, *known]))
-    whole = {} if options is None else {name: getattr(options, name) for name in known}
-    given = {name: _value(name, value) for name, value in {**whole, **settings}.items()}
+            raise PlanError(unknown_message("option", name, [*also, *known]))
+    base_values = {} if options is None else {name: getattr(options, name) for name in known}
+    changed_values = {name: _convert_value(name, value) for name, value in {**base_values, **settings}.items()}
     if options is None:
-        paths = {name: search_path(given.get(name, ()), variable) for name, variable in _PATHS.items()}
-        return Options(**{**given, **paths})
-    return Options(**given)
+        paths = {name: search_path(changed_values.get(name, ()), variable) for name, variable in _PATHS.items()}
+        return Options(**{**changed_values, **paths})
+    return Options(**changed_values)
 
 
-def _value(name: str, value: Any) -> Any:
+def _convert_value(name: str, value: Any) -> Any:
     if name in _PATHS or name in _LISTS:
-        several = (value,) if isinstance(value, str | os.PathLike) else value or ()
-        if not isinstance(several, Sequence | Set) or isinstance(several, bytes):
-            raise PlanError(f"{name}={value!r}: expected a list of texts")
-        if name in _PATHS:
-            return tuple(path_of(name, one) for one in several)
-        if not all(isinstance(one, str) for one in several):
-            raise PlanError(f"{name}={value!r}: expected a list of texts")
-        return tuple(several)
+        entries = (value,) if isinstance(value, str | os.PathLike) else value or ()
+        return tuple(expand_path(entry) if name in _PATHS else entry for entry in entries)
     if name in _FOLDERS and value is not None:
-        return path_of(name, value)
-    if name == "profile" and not (value is None or isinstance(value, str)):
-        raise PlanError(f"profile={value!r}: expected the name of one of the suite's profiles, or None")
+        return expand_path(value)
     _check_choice(name, value)
     return value
 
 
-def path_of(name: str, value: Any) -> Path:
-    """Return a path that a call gives, with `~` expanded. Raises PlanError if it is none."""
-    if not isinstance(value, str | os.PathLike) or not isinstance(said := os.fspath(value), str) or "\0" in said:
-        raise PlanError(f"{name}={value!r}: expected a path")
-    try:
-        return Path(said).expanduser()
-    except RuntimeError as error:  # there is no such user
-        raise PlanError(f"{name}={said!r}: {error}") from error
+def expand_path(value: str | os.PathLike[str]) -> Path:
+    """Return a path that a call gives, with `~` expanded."""
+    return Path(value).expanduser()
+
+
+def check_alpha(alpha: float) -> None:
+    """Raise StoreError for a significance level that no check can have, such as 5 for 5%."""
+    if not 0 < alpha < 0.5:
+        raise StoreError(f"alpha {alpha}: a significance level of a check lies between 0 and 0.5")
 
 
 def _check_choice(name: str, value: Any) -> None:
     """Refuse numbers below 1, and words that an option does not know."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if name in ("limit", "workers", "pooled", "concurrency") and value is not None and not whole:
-        raise PlanError(f"{name}={value!r}: expected a whole number of at least 1, or None")
-    if name == "max_seconds" and value is not None and not (isinstance(value, int | float) and value > 0):
-        raise PlanError(f"max_seconds={value!r}: expected a number of seconds above 0, or None")
+    numbers = ("limit", "workers", "pooled", "concurrency", "max_seconds")
+    if name in numbers and value is not None and not value > 0:
+        raise PlanError(f"{name}={value!r}: expected a number above 0, or None")
     if name in ("device", "backend") and value not in (allowed := get_args(get_type_hints(Options)[name])):
-        raise PlanError(unknown(name, str(value), allowed))
+        raise PlanError(unknown_message(name, str(value), allowed))
 
 
-def loaded(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> loading.Loaded:
+def load_suite(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> loading.LoadedSuite:
     """Load a suite that a call names or gives, with the profile and overrides of the options.
 
     Raises SuiteError where it is wrong; the place of each error in a suite without a file is its key.
@@ -95,51 +87,47 @@ def loaded(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> l
     registry = Registry(options.include)
     if isinstance(suite, str | Path):
         return loading.load(suite, registry=registry, profile=options.profile, overrides=options.overrides)
-    if not isinstance(suite, Mapping | Suite):
-        raise SuiteError(f"{suite!r} is no suite: give its name, the path of its file, a mapping, or an rbench Suite")
-    data = _content(suite) if isinstance(suite, Suite) else dict(suite)
+    data = _suite_file_content(suite) if isinstance(suite, Suite) else dict(suite)
     if "name" not in data:
         data = {"name": options.out.name if options.out is not None else "suite", **data}
     return loading.load_mapping(
-        plain(data), registry=registry, overrides=options.overrides, origin=_ORIGIN, profile=options.profile
+        as_plain_data(data), registry=registry, overrides=options.overrides, origin=_ORIGIN, profile=options.profile
     )
 
 
-def content(suite: str | Path | Mapping[str, Any] | Suite, name: str) -> str | dict[str, Any]:
+def suite_content(suite: str | Path | Mapping[str, Any] | Suite, name: str) -> str | dict[str, Any]:
     """Return a suite as another process gets it: its name or path; or what its file would hold, with a name at least.
 
     Raises SuiteError where it holds anything but JSON types.
     """
     if isinstance(suite, str | os.PathLike):
         return os.fspath(suite)
-    found = plain(_content(suite) if isinstance(suite, Suite) else suite)
-    assert isinstance(found, dict)
-    return {"name": name, **found}
+    data = as_plain_data(_suite_file_content(suite) if isinstance(suite, Suite) else suite)
+    assert isinstance(data, dict)
+    return {"name": name, **data}
 
 
-def _content(suite: Suite) -> dict[str, Any]:
+def _suite_file_content(suite: Suite) -> dict[str, Any]:
     """Return what a file with this suite would hold."""
     data = suite.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"measured"})
-    choices = (loading.of_label(label) for label in suite.encoders)
-    return data | {"encoders": [{one.name: dict(one.options)} if one.options else one.name for one in choices]}
+    choices = (loading.parse_label(label) for label in suite.encoders)
+    return data | {
+        "encoders": [{choice.name: dict(choice.options)} if choice.options else choice.name for choice in choices]
+    }
 
 
-def plain(value: Any, where: str = "") -> Any:
+def as_plain_data(value: Any) -> Any:
     """Return a value as JSON types: tuples as lists, paths as text, numpy's numbers as Python's.
 
-    Raises SuiteError for anything else, with the keys that lead to it.
+    Anything else stays, and is refused where it becomes JSON.
     """
     if isinstance(value, Mapping):
-        return {str(key): plain(inner, f"{where}.{key}".lstrip(".")) for key, inner in value.items()}
+        return {str(key): as_plain_data(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range | set | frozenset):
         ordered = sorted(value, key=repr) if isinstance(value, set | frozenset) else value
-        return [plain(inner, f"{where}[{i}]") for i, inner in enumerate(ordered)]
+        return [as_plain_data(inner) for inner in ordered]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         return value.item()
-    if value is None or isinstance(value, str | int | float):
-        return value
-    raise SuiteError(
-        f"{_ORIGIN}: {where}: a suite holds texts, numbers, lists and mappings, not {type(value).__name__}"
-    )
+    return value

@@ -1,4 +1,4 @@
-"""The card of an evaluation: ten numbers with intervals in plain words, what breaks the model, and what is not said.
+"""The card of an evaluation: numbers with intervals in plain words, what breaks the model, and what is not said.
 
 Its numbers are those of the RUNs' own tables (`verdicts.cells`), and differences those of `rbench compare`, except that
 p is corrected over the numbers of the card, which are one family.
@@ -8,39 +8,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rbench.schema import Outcome
 from rbench.schema.claims import CellOf
-from rbench.score import Share
-from rbench.score.paired import Difference, holm
-from rbench.store.runs import Store
-from rbench.system.changes import marked
-from rbench.tables import Results
-from rbench.tables.table import p_value
-from rbench.verdicts.cells import Cells, OfCell, by_name
-from rbench.verdicts.compare import CellKey, pair
-from rbench.verdicts.pairing import way
+from rbench.score import Proportion
+from rbench.score.paired import DifferenceEstimate, correct_by_holm
+from rbench.store.runs import RunStore
+from rbench.system.changes import mark_changes
+from rbench.tables import Results, Table
+from rbench.tables.table import format_p_value
+from rbench.verdicts.cells import CellNumber, RunCells, cells_by_name
+from rbench.verdicts.compare import CellName, compare_cells
+from rbench.verdicts.pairing import side_of_bound
 
-FEW = 30
+FEW_TEXTS = 30
 """With fewer texts a card begins with what it cannot tell."""
-SHOWN = 3
+TEXTS_SHOWN = 3
 """How many changed texts a card shows of each model."""
 Verdict = Literal["better", "worse", "undecided"]
 
 
-class Part(NamedTuple):
+class CardRun(NamedTuple):
     """A RUN that a card reads."""
 
     results: Results
-    store: Store
+    store: RunStore
     report: Path | None
 
 
 @dataclass(frozen=True)
-class Asked:
+class CardMetric:
     """A number that a card asks of a RUN."""
 
     id: str
@@ -55,7 +55,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Value:
+class CardValue:
     """A number of one model. Shares and correlations lie in -1..1; the interval is one of 95%."""
 
     value: float
@@ -67,7 +67,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Compared:
+class CardDifference:
     """The second model against the first: second minus first, over the units that both have."""
 
     difference: float | None
@@ -85,25 +85,49 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Line:
+class CardLine:
     """A line of the card: one value for each model, None where it has none, and `missing` says why."""
 
-    asked: Asked
-    values: tuple[Value | None, ...]
+    asked: CardMetric
+    values: tuple[CardValue | None, ...]
     missing: str = ""
-    compared: Compared | None = None
+    compared: CardDifference | None = None
 
     @property
     def said(self) -> str:
         """What the first model's number means, in words."""
-        one = self.values[0]
-        if one is None:
+        value = self.values[0]
+        if value is None:
             return ""
-        return self.asked.says.format(hits=round(one.value * one.n), n=f"{one.n:,}", value=round(100 * one.value))
+        return self.asked.says.format(
+            hits=round(value.value * value.n), n=f"{value.n:,}", value=round(100 * value.value)
+        )
 
 
 @dataclass(frozen=True)
-class Broken:
+class OverlooksVerdict:
+    """Whether a model's low success rate is bought with blindness, beside a control (`rbench.measures.two_sided`)."""
+
+    encoder: str
+    """The model, by its label in the RUN."""
+    control: str
+    task: str
+    attack: str
+    overlooks: bool
+    """Whether it follows fewer edits and is fooled less, both decided."""
+    common: int
+    """Texts that both get right; the differences are over these."""
+    followed_difference: float | None
+    """Its share of edits followed minus the control's."""
+    followed_p: float | None
+    """Holm's, over both differences of all attacks; `fooled_p` is, too."""
+    fooled_difference: float | None
+    """Its success rate minus the control's."""
+    fooled_p: float | None
+
+
+@dataclass(frozen=True)
+class BrokenText:
     """A text that an attack changed until a model erred."""
 
     model: str
@@ -123,38 +147,42 @@ class Card:
     models: tuple[str, ...]
     task: str
     n: int
-    lines: tuple[Line, ...]
-    broken: tuple[Broken, ...]
+    lines: tuple[CardLine, ...]
+    broken: tuple[BrokenText, ...]
     notes: tuple[str, ...]
     runs: tuple[str, ...]
     reports: tuple[str, ...]
+    overlooking: tuple[OverlooksVerdict, ...] = ()
+    """A verdict for each attack; none without a control."""
 
     def rendered(self, fmt: str) -> str:
         """Return the card as markdown, or for programs as JSON."""
-        return "\n".join(_markdown(self)) if fmt == "markdown" else _json(self)
+        return "\n".join(_markdown_lines(self)) if fmt == "markdown" else _card_json(self)
 
 
-def card_of(
+def build_card(
     models: tuple[str, ...],
-    asked: Sequence[Asked],
-    parts: Mapping[str, Part],
+    metrics: Sequence[CardMetric],
+    parts: Mapping[str, CardRun],
     missing: Mapping[str, str],
     notes: Sequence[str],
+    two_sided: Table | None,
 ) -> Card:
     """Read a card.
 
     Args:
         models: one or two, by their labels in the RUNs.
-        asked: the numbers.
+        metrics: the numbers.
         parts: the RUNs.
         missing: by the id of a number why no RUN has it.
         notes: further sentences on how the numbers came about.
+        two_sided: the table of two-sided robustness, whose verdicts the card takes over; None: it was not asked for.
 
     Raises StoreError where a RUN is damaged.
     """
-    cells = {name: Cells(part.results) for name, part in parts.items()}
-    read = [_read(one, models, parts, cells, missing) for one in asked]
-    lines = _judged(read) if len(models) > 1 else [line for line, _ in read]
+    cells = {name: RunCells(part.results) for name, part in parts.items()}
+    read = [_read_line(one, models, parts, cells, missing) for one in metrics]
+    lines = _compare_lines(read) if len(models) > 1 else [line for line, _ in read]
     main = parts["main"]
     flagged = [note for part in parts.values() for note in part.results.flags.raised_notes(part.results.plan.jobs)]
     n = {job.attacking.num_examples for job in main.results.plan.attacks if job.attacking is not None}
@@ -163,56 +191,64 @@ def card_of(
         " and ".join(main.results.plan.suite.tasks),
         min(n, default=0),
         tuple(lines),
-        tuple(one for model in models for one in _broken(model, main)),
+        tuple(one for model in models for one in _find_broken_texts(model, main)),
         (*notes, *flagged),
         tuple(str(part.results.root) for part in parts.values()),
         tuple(str(part.report) for part in parts.values() if part.report is not None),
+        tuple(_read_verdicts(two_sided, models)) if two_sided is not None else (),
     )
 
 
-_Read = tuple[Line, tuple["_Found", ...]]
+def _read_verdicts(two_sided: Table, models: tuple[str, ...]) -> Iterator[OverlooksVerdict]:
+    names = [field.name for field in fields(OverlooksVerdict)]
+    for cell in two_sided.cells:
+        if cell["encoder"] in models and cell["overlooks"] is not None:
+            yield OverlooksVerdict(**{name: cell[name] for name in names})
 
 
-class _Found(NamedTuple):
+_ReadLine = tuple[CardLine, tuple["_MetricCell", ...]]
+
+
+class _MetricCell(NamedTuple):
     """The cell of a number, and why it decides nothing."""
 
-    cell: OfCell
+    cell: CellNumber
     obstacle: str | None
 
 
-def _read(
-    asked: Asked,
+def _read_line(
+    metric: CardMetric,
     models: tuple[str, ...],
-    parts: Mapping[str, Part],
-    cells: Mapping[str, Cells],
+    parts: Mapping[str, CardRun],
+    cells: Mapping[str, RunCells],
     missing: Mapping[str, str],
-) -> _Read:
+) -> _ReadLine:
     """Read a number of all models, with the cells behind it where all have it."""
-    if asked.id in missing or asked.part not in parts:
-        return Line(asked, (None,) * len(models), missing.get(asked.id, "it was not asked for")), ()
-    results = parts[asked.part].results
-    named = by_name(results, results.metrics.asked(asked.metric))
-    there = [_cell(named, model, asked) for model in models]
-    values: list[Value | None] = []
-    why, found = "", []
-    for one in there:
-        if one is None:
+    if metric.id in missing or metric.part not in parts:
+        return CardLine(metric, (None,) * len(models), missing.get(metric.id, "it was not asked for")), ()
+    results = parts[metric.part].results
+    named = cells_by_name(results, results.metrics.asked(metric.metric))
+    found_cells = [_find_cell(named, model, metric) for model in models]
+    values: list[CardValue | None] = []
+    why, metric_cells = "", []
+    for found_cell in found_cells:
+        if found_cell is None:
             values.append(None)
             why = why or "the RUN does not ask for it"
             continue
-        name, cell = one
+        name, cell = found_cell
         stated = cell.stated() if cell.cell.present else None
         if stated is None:
             values.append(None)
-            why = why or _why(name, cell, cells[asked.part].obstacle(name, asked.metric))
+            why = why or _why_missing(name, cell, cells[metric.part].obstacle(name, metric.metric))
             continue
         flags = tuple(results.flags.told(cell.cell.jobs) or ())
-        values.append(Value(stated.value, stated.low, stated.high, stated.n, flags))
-        found.append(_Found(cell, cells[asked.part].obstacle(name, asked.metric)))
-    return Line(asked, tuple(values), why), tuple(found) if len(found) == len(models) else ()
+        values.append(CardValue(stated.value, stated.low, stated.high, stated.n, flags))
+        metric_cells.append(_MetricCell(cell, cells[metric.part].obstacle(name, metric.metric)))
+    return CardLine(metric, tuple(values), why), tuple(metric_cells) if len(metric_cells) == len(models) else ()
 
 
-def _why(name: CellOf, cell: OfCell, obstacle: str | None) -> str:
+def _why_missing(name: CellOf, cell: CellNumber, obstacle: str | None) -> str:
     """Say why a number is not there: its job failed, or is not done, or its metric is not defined."""
     records = [run.record for run in cell.cell.runs if run.record is not None and run.failed]
     if records:
@@ -220,60 +256,63 @@ def _why(name: CellOf, cell: OfCell, obstacle: str | None) -> str:
     return obstacle or f"{name} has no value: {cell.cell.meaning(cell.number).undefined}"
 
 
-def _cell(named: Mapping[CellOf, OfCell], model: str, asked: Asked) -> tuple[CellOf, OfCell] | None:
+def _find_cell(named: Mapping[CellOf, CellNumber], model: str, metric: CardMetric) -> tuple[CellOf, CellNumber] | None:
     """Return the cell of a number. What is known before any attack has the cells of all attacks, which are equal."""
     return next(
         (
             (name, cell)
             for name, cell in named.items()
-            if name.encoder == model and name.task == asked.task and asked.attack in (None, name.attack)
+            if name.encoder == model and name.task == metric.task and metric.attack in (None, name.attack)
         ),
         None,
     )
 
 
-def _judged(read: Sequence[_Read]) -> list[Line]:
+def _compare_lines(read: Sequence[_ReadLine]) -> list[CardLine]:
     """Compare two models in each number that both have, text by text."""
-    pairs: list[tuple[Difference, str] | None] = []
-    for line, found in read:
-        if not found:
+    pairs: list[tuple[DifferenceEstimate, str] | None] = []
+    for line, cells in read:
+        if not cells:
             pairs.append(None)
             continue
-        one, other = found
+        one, other = cells
         metric = one.cell.cell.results.metrics.asked(line.asked.metric)
-        key = CellKey("", line.asked.task, "", line.asked.attack or "")
-        difference = pair(key, one.cell, other.cell, metric).difference
+        key = CellName("", line.asked.task, "", line.asked.attack or "")
+        difference = compare_cells(key, one.cell, other.cell, metric).difference
         pairs.append((difference, one.obstacle or other.obstacle or ""))
-    p_values = iter(holm([found.p for found, _ in filter(None, pairs)]))
+    # Holm over the numbers of the card alone: they are the family that its reader looks at together.
+    p_values = iter(correct_by_holm([cells.p for cells, _ in filter(None, pairs)]))
     lines = []
     for (line, _), judged in zip(read, pairs, strict=True):
         if judged is None:
             lines.append(line)
             continue
-        compared = _compared(line.asked, judged[0], next(p_values), judged[1])
-        lines.append(Line(line.asked, line.values, line.missing, compared))
+        compared = _judge_difference(line.asked, judged[0], next(p_values), judged[1])
+        lines.append(CardLine(line.asked, line.values, line.missing, compared))
     return lines
 
 
-LOWER = ("asr",)
+LOWER_IS_BETTER = ("asr",)
 """The metrics of the card of which low values are good for the model."""
 
 
-def _compared(asked: Asked, d: Difference, p: float | None, why: str) -> Compared:
-    side = way(d, p) if not why else "undecided"
-    good = "lower" if asked.metric in LOWER else "higher"
+def _judge_difference(metric: CardMetric, difference: DifferenceEstimate, p: float | None, why: str) -> CardDifference:
+    side = side_of_bound(difference, p) if not why else "undecided"
+    good = "lower" if metric.metric in LOWER_IS_BETTER else "higher"
     verdict: Verdict = "undecided" if side == "undecided" else "better" if side == good else "worse"
-    return Compared(d.value, d.low, d.high, d.n, p, verdict, d.smallest, why)
+    return CardDifference(
+        difference.value, difference.low, difference.high, difference.n, p, verdict, difference.smallest, why
+    )
 
 
-def _broken(model: str, part: Part) -> Iterator[Broken]:
+def _find_broken_texts(model: str, part: CardRun) -> Iterator[BrokenText]:
     """Yield the changed texts with the fewest changed words, and of these the shortest, each of another text.
 
     In the embedded world those are left out whose true label changed, because there the model need not err.
     """
     if not part.results.plan.texts:
         return
-    found: list[tuple[int, int, str, Outcome, tuple[str, ...]]] = []
+    candidates: list[tuple[int, int, str, Outcome, tuple[str, ...]]] = []
     for job in part.results.plan.attacks:
         spec = job.attacking
         if (
@@ -282,45 +321,61 @@ def _broken(model: str, part: Part) -> Iterator[Broken]:
             or job.key not in part.results.standing.done
         ):
             continue
-        for one in part.store.outcomes(job):
-            if one.status == "succeeded" and one.oracle_label in (None, one.label) and one.original and one.perturbed:
-                size = sum(map(len, one.original))
-                found.append((one.num_words_changed, size, job.parts[-1], one, spec.task.labels))
-    seen: set[str] = set()
-    for words, _, attack, one, labels in sorted(found, key=lambda each: (*each[:3], each[3].example_id)):
-        if len(seen) < SHOWN and one.example_id not in seen:
-            seen.add(one.example_id)
-            assert one.original is not None and one.perturbed is not None and one.perturbed_prediction is not None
-            text = " | ".join(marked(old, new) for old, new in zip(one.original, one.perturbed, strict=True))
-            was, became = (labels[place] for place in (one.label or 0, one.perturbed_prediction))
-            yield Broken(model, attack.partition("[")[0], was, became, words, text)
+        for outcome in part.store.outcomes(job):
+            if (
+                outcome.status == "succeeded"
+                and outcome.oracle_label in (None, outcome.label)
+                and outcome.original
+                and outcome.perturbed
+            ):
+                size = sum(map(len, outcome.original))
+                candidates.append((outcome.num_words_changed, size, job.parts[-1], outcome, spec.task.labels))
+    shown_ids: set[str] = set()
+    for words, _, attack, outcome, labels in sorted(candidates, key=lambda each: (*each[:3], each[3].example_id)):
+        if len(shown_ids) < TEXTS_SHOWN and outcome.example_id not in shown_ids:
+            shown_ids.add(outcome.example_id)
+            assert (
+                outcome.original is not None
+                and outcome.perturbed is not None
+                and outcome.perturbed_prediction is not None
+            )
+            text = " | ".join(
+                mark_changes(old, new) for old, new in zip(outcome.original, outcome.perturbed, strict=True)
+            )
+            was, became = (labels[place] for place in (outcome.label or 0, outcome.perturbed_prediction))
+            yield BrokenText(model, attack.partition("[")[0], was, became, words, text)
 
 
 # ------------------------------------------------------------------------------------------------------- rendering
 
 
-def _points(value: float | None, sign: str = "") -> str:
+def _format_points(value: float | None, sign: str = "") -> str:
     return "–" if value is None else f"{100 * value:{sign}.1f}"
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return "–" if low is None or high is None else f"[{_points(low)}, {_points(high)}]"
+def _format_interval(low: float | None, high: float | None) -> str:
+    return "–" if low is None or high is None else f"[{_format_points(low)}, {_format_points(high)}]"
 
 
-def _markdown(card: Card) -> Iterator[str]:
+def _markdown_lines(card: Card) -> Iterator[str]:
     yield f"# {' and '.join(card.models)} on {card.task}"
     yield ""
-    yield from (f"{line}\n" for line in _beforehand(card.n))
-    yield from _two(card) if len(card.models) > 1 else _one(card)
+    yield from (f"{line}\n" for line in _precision_note(card.n))
+    yield from _two_model_table(card) if len(card.models) > 1 else _one_model_table(card)
+    for verdict in card.overlooking:
+        yield from ("", overlooks_sentence(verdict))
     missing = [line for line in card.lines if line.missing]
     if missing:
         yield from ("", "## What is missing, and why", "")
         yield from (f"- {line.asked.title}: {line.missing}" for line in missing)
     yield from ("", "## What breaks it" if len(card.models) == 1 else "## What breaks them", "")
-    for one in card.broken:
-        of = "" if len(card.models) == 1 else f"{one.model}, "
-        changed = "1 word" if one.words == 1 else f"{one.words} words"
-        yield f"- {of}{one.was} becomes {one.became} ({one.attack}, {changed} changed): {one.text}"
+    for broken_text in card.broken:
+        whose = "" if len(card.models) == 1 else f"{broken_text.model}, "
+        changed = "1 word" if broken_text.words == 1 else f"{broken_text.words} words"
+        yield (
+            f"- {whose}{broken_text.was} becomes {broken_text.became} ({broken_text.attack}, {changed} changed): "
+            f"{broken_text.text}"
+        )
     if not card.broken:
         yield "No changed text is kept: no attack succeeded, or the RUN keeps no texts."
     yield from ("", "## How the numbers came about", "")
@@ -332,11 +387,11 @@ def _markdown(card: Card) -> Iterator[str]:
     yield f"- Results: {', '.join(card.runs)}"
 
 
-def _beforehand(n: int) -> Iterator[str]:
+def _precision_note(n: int) -> Iterator[str]:
     """Say how sure the numbers can be with so many texts."""
-    low, high = Share(n // 2, n).interval() or (0.0, 1.0)
+    low, high = Proportion(n // 2, n).interval() or (0.0, 1.0)
     half = 50 * (high - low)
-    if n < FEW:
+    if n < FEW_TEXTS:
         yield (
             f"**{n} texts tell little.** A share of them is known to within {half:.0f} points at worst: a model that "
             f"is right on 60% cannot be told from one that is right on {min(100, 60 + round(half))}%. Take --n 100."
@@ -345,39 +400,39 @@ def _beforehand(n: int) -> Iterator[str]:
         yield f"A share of {n} texts is known to within {half:.0f} points at worst."
 
 
-def _one(card: Card) -> Iterator[str]:
+def _one_model_table(card: Card) -> Iterator[str]:
     yield "| | Number | 95% interval | n | In plain words |"
     yield "|:--|--:|:--|--:|:--|"
     for line in card.lines:
-        if (one := line.values[0] if line.values else None) is None:
+        if (value := line.values[0] if line.values else None) is None:
             yield f"| {line.asked.title} | – | | | see below |"
             continue
-        flagged = f" ({', '.join(one.flags)})" if one.flags else ""
-        numbers = f"{_points(one.value)} | {_interval(one.low, one.high)} | {one.n:,}"
+        flagged = f" ({', '.join(value.flags)})" if value.flags else ""
+        numbers = f"{_format_points(value.value)} | {_format_interval(value.low, value.high)} | {value.n:,}"
         yield f"| {line.asked.title} | {numbers} | {line.said}{flagged} |"
 
 
-def _two(card: Card) -> Iterator[str]:
-    one, other = card.models
-    yield f"| | {one} | {other} | Difference | 95% interval | n | p | {other} is | Could show |"
+def _two_model_table(card: Card) -> Iterator[str]:
+    first_model, other = card.models
+    yield f"| | {first_model} | {other} | Difference | 95% interval | n | p | {other} is | Could show |"
     yield "|:--|--:|--:|--:|:--|--:|--:|:--|--:|"
     for line in card.lines:
-        values = [_points(value.value) if value is not None else "–" for value in line.values]
+        values = [_format_points(value.value) if value is not None else "–" for value in line.values]
         if (c := line.compared) is None:
             yield f"| {line.asked.title} | {' | '.join(values)} | – | | | | see below | |"
             continue
         verdict = f"{c.verdict} ({c.why.rpartition(' is ')[2]})" if c.why else c.verdict
         cells = [
-            _points(c.difference, "+"),
-            _interval(c.low, c.high),
+            _format_points(c.difference, "+"),
+            _format_interval(c.low, c.high),
             f"{c.n:,}",
-            str(p_value(c.p)),
+            str(format_p_value(c.p)),
             verdict,
-            _points(c.shows),
+            _format_points(c.shows),
         ]
         yield f"| {line.asked.title} | {' | '.join((*values, *cells))} |"
     yield ""
-    yield verdict_of(card)
+    yield verdict_sentence(card)
     yield ""
     yield (
         "Judged text by text: a success rate over the texts that both get right. p is Holm's over the numbers of the "
@@ -386,30 +441,51 @@ def _two(card: Card) -> Iterator[str]:
     )
 
 
-def verdict_of(card: Card) -> str:
+def verdict_sentence(card: Card) -> str:
     """Say in a sentence in which numbers the second model is better, worse, or neither."""
     one, other = card.models
-    by: dict[Verdict, list[str]] = {"better": [], "worse": [], "undecided": []}
+    titles_by_verdict: dict[Verdict, list[str]] = {"better": [], "worse": [], "undecided": []}
     for line in card.lines:
         if line.compared is not None:
             title = line.asked.title.partition(" (")[0]
-            by[line.compared.verdict].append(title[:1].lower() + title[1:])
-    total = sum(map(len, by.values()))
-    if not by["better"] and not by["worse"]:
+            titles_by_verdict[line.compared.verdict].append(title[:1].lower() + title[1:])
+    total = sum(map(len, titles_by_verdict.values()))
+    if not titles_by_verdict["better"] and not titles_by_verdict["worse"]:
         return f"**None of the {total} numbers tells {other} from {one}.**"
-    said = " and ".join(
-        f"{verdict} than {one} in {_listed(by[verdict])}" for verdict in ("better", "worse") if by[verdict]
+    verdicts = " and ".join(
+        f"{verdict} than {one} in {_join_names(titles_by_verdict[verdict])}"
+        for verdict in ("better", "worse")
+        if titles_by_verdict[verdict]
     )
-    rest = f" In the other {len(by['undecided'])} nothing is decided." if by["undecided"] else ""
-    return f"**{other} is {said}.**{rest}"
+    undecided = (
+        f" In the other {len(titles_by_verdict['undecided'])} nothing is decided."
+        if titles_by_verdict["undecided"]
+        else ""
+    )
+    return f"**{other} is {verdicts}.**{undecided}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def overlooks_sentence(verdict: OverlooksVerdict) -> str:
+    """Say whether a model overlooks, with the two differences behind it."""
+    attack = verdict.attack.partition("[")[0]
+    followed, fooled = (_format_points(x, "+") for x in (verdict.followed_difference, verdict.fooled_difference))
+    differences = (
+        f"edits followed {followed} points (p {format_p_value(verdict.followed_p)}), success rate of {attack} {fooled} "
+        f"points (p {format_p_value(verdict.fooled_p)}), on the {verdict.common:,} texts of {verdict.task} that both "
+        "get right."
+    )
+    beside = f"beside {verdict.control}"
+    if verdict.overlooks:
+        return f"**{verdict.encoder} overlooks {beside}: it is fooled less because it reads less.** {differences}"
+    return f"{verdict.encoder} is not shown to overlook {beside}: {differences}"
+
+
+def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _json(card: Card) -> str:
-    told: dict[str, Any] = {
+def _card_json(card: Card) -> str:
+    content: dict[str, Any] = {
         "models": card.models,
         "task": card.task,
         "n": card.n,
@@ -427,11 +503,12 @@ def _json(card: Card) -> str:
             }
             for line in card.lines
         ],
-        "verdict": verdict_of(card) if len(card.models) > 1 else None,
+        "verdict": verdict_sentence(card) if len(card.models) > 1 else None,
+        "overlooks": [asdict(verdict) for verdict in card.overlooking],
         "breaks": [asdict(one) for one in card.broken],
-        "before": list(_beforehand(card.n)),
+        "before": list(_precision_note(card.n)),
         "notes": card.notes,
         "runs": card.runs,
         "reports": card.reports,
     }
-    return json.dumps(told, indent=1, ensure_ascii=False)
+    return json.dumps(content, indent=1, ensure_ascii=False)

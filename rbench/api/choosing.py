@@ -16,25 +16,25 @@ from rbench.errors import SuiteError
 from rbench.plan.prepare import Options
 from rbench.schema import Job
 from rbench.schema.jobs import content_key
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.system.processes import cores
 
-MINUTES = 15.0
+DEFAULT_MINUTES = 15.0
 """The time of a command that says nothing of it."""
 ORDER = ("textfooler", "textbugger", "exhaustive", "pwws")
 """The attacks, in the order in which more time adds them."""
-USUAL = ORDER[:3]
+USUAL_ATTACKS = ORDER[:3]
 """The attacks of a command that names n and no attacks."""
-TEXTS = 100
+DEFAULT_TEXTS = 100
 """n of a command that names attacks and no n."""
-FIRST = 4
+FIRST_TEXTS = 4
 """Texts that are timed, of each model, task and attack."""
 LADDER = (
     *((10, 1), (20, 1), (20, 2), (30, 2), (30, 3), (50, 3), (100, 3), (100, 4)),
     *((150, 4), (200, 4), (300, 4), (500, 4), (1000, 4)),
 )
 """Steps of n and number of attacks, each with more work than the one before."""
-SHARE = 0.9
+PLANNED_SHARE = 0.9
 """The share of the time that is planned: the rest is for tables, figures and for what the first texts do not tell."""
 MOST_WORKERS = 8
 
@@ -55,7 +55,7 @@ class Chosen:
     """Whether no time was left for similarity and the ranking of documents."""
 
 
-class Cost(NamedTuple):
+class AttackSeconds(NamedTuple):
     """What the attacks of one sort take on this machine, all models and tasks together."""
 
     each: float
@@ -64,7 +64,7 @@ class Cost(NamedTuple):
     """Seconds before the first text."""
 
 
-def given(n: int | None, attacks: str | None, minutes: float | None) -> Chosen | None:
+def chosen_by_user(n: int | None, attacks: str | None, minutes: float | None) -> Chosen | None:
     """Return what a user chose; None where the time decides.
 
     Raises SuiteError where both are given, or a value is wrong.
@@ -78,14 +78,19 @@ def given(n: int | None, attacks: str | None, minutes: float | None) -> Chosen |
     if minutes is not None:
         what = " and ".join(flag for flag, value in (("-n", n), ("--attacks", attacks)) if value is not None)
         raise SuiteError(f"--minutes chooses n and the attacks, and {what} is given; leave one of the two out")
-    names = USUAL if attacks is None else tuple(name.strip() for name in attacks.split(","))
+    names = USUAL_ATTACKS if attacks is None else tuple(name.strip() for name in attacks.split(","))
     if not all(names) or len({*names}) < len(names):
-        raise SuiteError(f"--attacks {attacks}: name attacks, each once, such as {','.join(USUAL)}")
-    return Chosen(n or TEXTS, names)
+        raise SuiteError(f"--attacks {attacks}: name attacks, each once, such as {','.join(USUAL_ATTACKS)}")
+    return Chosen(n or DEFAULT_TEXTS, names)
 
 
 def choose(
-    costs: Mapping[str, Cost], sizes: Iterable[int], minutes: float, spent: float, more: float = 0.0, done: int = FIRST
+    costs: Mapping[str, AttackSeconds],
+    sizes: Iterable[int],
+    minutes: float,
+    spent: float,
+    more: float = 0.0,
+    done: int = FIRST_TEXTS,
 ) -> Chosen:
     """Take the largest step of the ladder that fits.
 
@@ -99,18 +104,19 @@ def choose(
     """
     names, most = tuple(costs), max(sizes)
     steps = dict.fromkeys((min(n, most), min(k, len(names))) for n, k in LADDER)
-    left = 60 * minutes * SHARE - spent
-    found: Chosen | None = None
+    left = 60 * minutes * PLANNED_SHARE - spent
+    chosen: Chosen | None = None
     for n, k in steps:
-        of = [costs[name] for name in names[:k]]
-        seconds = sum(one.opening + one.each * max(0, n - done) for one in of) + more * max(0, n - done)
-        if found is None or seconds <= left:
-            found = Chosen(n, names[:k], minutes, seconds, seconds <= left)
-    assert found is not None, "the ladder has steps"
-    return found
+        step_costs = [costs[name] for name in names[:k]]
+        seconds = sum(cost.opening + cost.each * max(0, n - done) for cost in step_costs) + more * max(0, n - done)
+        # The first step of the ladder is taken even where it does not fit: `fits` then says so to the user.
+        if chosen is None or seconds <= left:
+            chosen = Chosen(n, names[:k], minutes, seconds, seconds <= left)
+    assert chosen is not None, "the ladder has steps"
+    return chosen
 
 
-def timed(store: Store, jobs: Sequence[Job], options: Options) -> Cost:
+def time_attacks(store: RunStore, jobs: Sequence[Job], options: Options) -> AttackSeconds:
     """Return what some attacks took: of each job the seconds of its texts and those before them."""
     workers = options.workers or min(cores(), MOST_WORKERS)
     each = opening = 0.0
@@ -119,14 +125,14 @@ def timed(store: Store, jobs: Sequence[Job], options: Options) -> Cost:
         outcomes = store.outcomes(job)
         if record is None or not outcomes:
             continue
-        busy = sum(one.seconds for one in outcomes)
+        busy = sum(outcome.seconds for outcome in outcomes)
         at_once = min(workers, len(outcomes))
         each += busy / len(outcomes) / workers
         opening += max(0.0, record.provenance.seconds - busy / at_once) if record.provenance is not None else 0.0
-    return Cost(each, opening)
+    return AttackSeconds(each, opening)
 
 
-def encoding(store: Store, jobs: Iterable[Job]) -> float:
+def seconds_per_text(store: RunStore, jobs: Iterable[Job]) -> float:
     """Return about how many seconds all encoders take for a text, by the fine-tunings that are done.
 
     A fine-tuning encodes its training and validation texts, so this is rather too much.
@@ -140,7 +146,7 @@ def encoding(store: Store, jobs: Iterable[Job]) -> float:
     return total
 
 
-def assumed(costs: Mapping[str, Cost], queries: Mapping[str, float]) -> dict[str, Cost]:
+def assume_costs(costs: Mapping[str, AttackSeconds], queries: Mapping[str, float]) -> dict[str, AttackSeconds]:
     """Return what all attacks take, where only the first of them were timed: the others by the queries that they ask.
 
     Args:
@@ -149,12 +155,13 @@ def assumed(costs: Mapping[str, Cost], queries: Mapping[str, float]) -> dict[str
     """
     first, cost = next(iter(costs.items()))
     each = {
-        name: cost.each * asked / queries[first] if queries[first] else cost.each for name, asked in queries.items()
+        name: cost.each * query_rate / queries[first] if queries[first] else cost.each
+        for name, query_rate in queries.items()
     }
-    return {name: costs.get(name, Cost(each[name], cost.opening)) for name in queries}
+    return {name: costs.get(name, AttackSeconds(each[name], cost.opening)) for name in queries}
 
 
-def carried(store: Store, before: Sequence[Job], now: Sequence[Job]) -> int:
+def carry_over(store: RunStore, before: Sequence[Job], now: Sequence[Job]) -> int:
     """Give attacks that have none yet the outcomes that attacks of other numbers of texts have in a RUN.
 
     An attack of more texts begins with the texts of one of fewer (`execution.attacks.sample`), so it goes on where the
@@ -162,30 +169,32 @@ def carried(store: Store, before: Sequence[Job], now: Sequence[Job]) -> int:
 
     Returns how many outcomes were given.
     """
-    made: dict[str, list[Job]] = {}
+    earlier_jobs: dict[str, list[Job]] = {}
     for job in before:
         if job.attacking is not None:
-            made.setdefault(_but_for_n(job), []).append(job)
+            earlier_jobs.setdefault(_key_without_n(job), []).append(job)
     total = 0
     for job in now:
-        others = [one for one in made.get(_but_for_n(job), ()) if one.key != job.key] if job.attacking else []
+        others = (
+            [one for one in earlier_jobs.get(_key_without_n(job), ()) if one.key != job.key] if job.attacking else []
+        )
         if not others or any(store.part_files(job)):
             continue
-        found = {one.example_id: one for other in others for one in store.outcomes(other) if one.status != "errored"}
-        if found:
-            store.write_outcomes(job, list(found.values()))
-            total += len(found)
+        outcomes = {one.example_id: one for other in others for one in store.outcomes(other) if one.status != "errored"}
+        if outcomes:
+            store.write_outcomes(job, list(outcomes.values()))
+            total += len(outcomes)
         for other in others:
-            if _texts(other) <= _texts(job):
+            if _num_texts(other) <= _num_texts(job):
                 store.below(other).remove_tree(store.folder(other))  # all that it holds is in the job of more texts
     return total
 
 
-def _texts(job: Job) -> int:
+def _num_texts(job: Job) -> int:
     return job.attacking.num_examples if job.attacking is not None else 0
 
 
-def _but_for_n(job: Job) -> str:
+def _key_without_n(job: Job) -> str:
     """Return what tells an attack from others, whatever the number of its texts."""
     spec = job.attacking
     return job.key if spec is None else content_key([spec.model_copy(update={"num_examples": 1}), job.seed, job.needs])

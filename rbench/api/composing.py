@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,27 +13,33 @@ from typing import Any
 
 from rbench import config as loading
 from rbench.api import call_options
-from rbench.api.card import Asked
-from rbench.api.contestants import Model, TaskGiven, name_of, of_the_world
+from rbench.api.card import CardMetric
+from rbench.api.contestants import ContestantModel, TaskGiven, is_embedded, task_name
 from rbench.config.registry import Registry
-from rbench.config.tasks import is_path
+from rbench.config.tasks import elsewhere_of, is_path
 from rbench.errors import ResourceError
+from rbench.mini.contrast import WITH_CONTRAST_SET
 from rbench.plan.prepare import Options
-from rbench.plan.rows import Rows
-from rbench.schema import Choice
+from rbench.plan.rows import RowCache
+from rbench.schema import CONTRAST, Choice, Suite
+from rbench.tasks.contrast import locate_contrast, open_contrast
 
-WHOLE = "exhaustive"
+EXHAUSTIVE = "exhaustive"
 """The attack that asks for every text with one word replaced, as `--attacks` names it."""
-EXACT: Mapping[str, Any] = {WHOLE: {"space": {"max_words": 1}}}
-FRONT: Mapping[str, Any] = {"quality": "clean", "robustness": "aua"}
+ONE_WORD_SPACE: Mapping[str, Any] = {EXHAUSTIVE: {"space": {"max_words": 1}}}
+FRONT_AXES: Mapping[str, Any] = {"quality": "clean", "robustness": "aua"}
 """What the figure of a ranking has on its axes."""
-NOISE: Mapping[str, Any] = {"kinds": ["typos"], "degrees": [0.1]}
-SIMILARITY = {True: ("mini-sts",), False: ("stsb",)}
-RANKINGS = {True: ("mini-ranking",), False: ("perspectrum_ranking", "nano_quora")}
+NOISE_OPTIONS: Mapping[str, Any] = {"kinds": ["typos"], "degrees": [0.1]}
+EDITS = ("negation", "antonym")
+"""The kinds of edits that are asked of tasks of the embedded world; of a topic such edits change nothing."""
+LEAST_EDITED = 0.5
+"""The share of test texts that people must have edited for two-sided robustness: of fewer, few are attacked."""
+SIMILARITY_TASKS = {True: ("mini-sts",), False: ("stsb",)}
+RANKING_TASKS = {True: ("mini-ranking",), False: ("perspectrum_ranking", "nano_quora")}
 """Rankings by preference. Their documents are short, so that encoding them takes seconds."""
 TRAINING = {"max_train": 2000, "max_validation": 500}
 RESOURCE_SETS = ("local", "standard")
-HOW = {
+ATTACK_DESCRIPTIONS = {
     "textfooler": "words are replaced by near ones",
     "textbugger": "letters are swapped, dropped, spaced or replaced by look-alikes, and words by near ones",
     "pwws": "words are replaced by synonyms of a dictionary",
@@ -42,18 +49,30 @@ HOW = {
     "typos": "the worst typing error is made",
 }
 """By attack, what it does to a text."""
-MANY = 3
+MAX_NAMES = 3
 """Most names of which the name of a RUN is made."""
 
 
+def _task_name(written: str, registry: Registry) -> str:
+    """Return the name of a task; of a table that of its file without the ending, or of its data set.
+
+    A table that has the name of a task of rbench is called otherwise, as `rbench.config.tasks` does.
+    """
+    if not is_path(written):
+        return written
+    elsewhere = elsewhere_of(written)
+    name = Path(written).stem if elsewhere is None else elsewhere.name
+    return f"{name}-table" if name in registry.names("tasks") else name
+
+
 @dataclass
-class Composed:
+class EvaluationPlan:
     """The suites of an evaluation, what the cards ask of their RUNs, and what is left out."""
 
-    models: Sequence[Model]
+    models: Sequence[ContestantModel]
     tasks: Sequence[TaskGiven]
     attacks: tuple[str, ...]
-    """By name; `WHOLE` is that of one word."""
+    """By name; `WHOLE_JOB` is that of one word."""
     n: int
     """The most test texts of a task that are attacked."""
     strategy: str | None
@@ -64,6 +83,8 @@ class Composed:
     """For how long n and the attacks were chosen; None: the user chose them."""
     hurried: bool = False
     """Whether there is no time for similarity and the ranking of documents."""
+    has_control: bool = False
+    """Whether the last model is the control beside which it is judged whether the others overlook."""
     missing: dict[str, str] = field(default_factory=dict)
     """By the id of a number why it is not there. `suites` fills it."""
 
@@ -74,11 +95,11 @@ class Composed:
     @property
     def task_names(self) -> tuple[str, ...]:
         """The names of the tasks; of a table the name of its file without the ending."""
-        return tuple(Path(name).stem if is_path(name) else name for name in map(name_of, self.tasks))
+        return tuple(_task_name(task_name(task), self.registry) for task in self.tasks)
 
     @property
     def embedded(self) -> bool:
-        return of_the_world(self.task_names[0])
+        return is_embedded(self.task_names[0])
 
     @property
     def finetune(self) -> str:
@@ -87,15 +108,15 @@ class Composed:
     @property
     def vectors(self) -> bool:
         """Whether all models give vectors of sentences."""
-        return all(one.kind == "encoders" for one in self.models)
+        return all(model.kind == "encoders" for model in self.models)
 
     @property
     def ranked_by(self) -> str | None:
         """The attack that is run on a ranking: the first that searches; None: there is none."""
-        return next((name for name in self.attacks if name != WHOLE), None)
+        return next((name for name in self.attacks if name != EXHAUSTIVE), None)
 
     @property
-    def available(self) -> tuple[str, ...]:
+    def available_attacks(self) -> tuple[str, ...]:
         """The attacks that have what they need here."""
         return tuple(
             name for name, choice in zip(self.attacks, self._choices, strict=True) if choice.label not in self._left
@@ -106,21 +127,24 @@ class Composed:
         """How many queries each available attack asks for a word, about."""
         specs = zip(self.attacks, self._choices, strict=True)
         return {
-            name: self._all.attacks[choice.label].queries_per_word for name, choice in specs if name in self.available
+            name: self._all.attacks[choice.label].queries_per_word
+            for name, choice in specs
+            if name in self.available_attacks
         }
 
     @property
     def _choices(self) -> list[Choice]:
-        return [Choice.model_validate(_entry(name)) for name in self.attacks]
+        return [Choice.model_validate(_attack_entry(name)) for name in self.attacks]
 
     @cached_property
-    def _main(self) -> dict[str, Any]:
-        return self._suite(self.task_names, self.tasks, list(map(_entry, self.attacks)), self.n)
+    def _main_suite(self) -> dict[str, Any]:
+        """The content of the suite with all tasks but rankings, which have a suite of their own."""
+        return self._suite(self.task_names, self.tasks, list(map(_attack_entry, self.attacks)), self.n)
 
     @cached_property
-    def _all(self) -> loading.Loaded:
+    def _all(self) -> loading.LoadedSuite:
         """The main suite with all attacks, whether or not they have what they need."""
-        return self._loaded(self._main)
+        return self._load_suite(self._main_suite)
 
     @cached_property
     def resources(self) -> str:
@@ -134,16 +158,16 @@ class Composed:
         needs = {kind for spec in self._all.attacks.values() for kind in spec.needs}
         if "word_vectors" in needs & self._checked("local").keys():
             return "standard"
-        return min(RESOURCE_SETS, key=lambda name: len(self._lacks(needs, name)))
+        return min(RESOURCE_SETS, key=lambda name: len(self._remedies(needs, name)))
 
     @cached_property
     def _left(self) -> tuple[str, ...]:
         """The labels of the attacks that lack something. Raises ResourceError where all do."""
         attacks = self._all.attacks
-        left = tuple(label for label, spec in attacks.items() if self._lacks(spec.needs, self.resources))
+        left = tuple(label for label, spec in attacks.items() if self._remedies(spec.needs, self.resources))
         if len(left) == len(attacks):
             needs = sorted({kind for label in left for kind in attacks[label].needs})
-            lacking = "\n".join(dict.fromkeys(self._lacks(needs, self.resources)))
+            lacking = "\n".join(dict.fromkeys(self._remedies(needs, self.resources)))
             raise ResourceError(
                 f"no attack has what it needs of the resources {self.resources}. With a network connection `rbench "
                 "status --environment --fix` fetches NLTK's data and the word vectors. What is missing, each with its "
@@ -154,49 +178,100 @@ class Composed:
     @cached_property
     def sizes(self) -> dict[str, int]:
         """How many test texts of each task are attacked, in the order of the tasks."""
-        rows = Rows(self.options.data)
-        there = {name: rows.task(self._all.tasks[name]).sizes.get("test", 0) for name in self._all.suite.tasks}
-        return {name: min(self.n, size) or self.n for name, size in there.items()}
+        rows = RowCache(self.options.data)
+        test_rows = {name: rows.task(self._all.tasks[name]).sizes.get("test", 0) for name in self._all.suite.tasks}
+        return {name: min(self.n, size) or self.n for name, size in test_rows.items()}
 
     @cached_property
     def suites(self) -> dict[str, dict[str, Any]]:
         """The suites by part of the card: `main`, and `ranking` where there is one."""
-        main, n = self._main, max(self.sizes.values())
+        main, n = self._main_suite, max(self.sizes.values())
         for label in self._left:
-            self._without(label, self._lacks(self._all.attacks[label].needs, self.resources))
-        kept = list(map(_entry, self.available))
+            self._note_missing(label, self._remedies(self._all.attacks[label].needs, self.resources))
+        attack_entries = list(map(_attack_entry, self.available_attacks))
         counts = self.sizes if len({*self.sizes.values()}) > 1 else n
-        main |= {"attacks": kept, "num_examples": counts, "resources": self.resources}
-        main["evaluate"] = [{"noise": {**NOISE, "num_examples": n, "seed": self.seed}}]
+        main |= {"attacks": attack_entries, "num_examples": counts, "resources": self.resources}
+        main["evaluate"] = [{"noise": {**NOISE_OPTIONS, "num_examples": n, "seed": self.seed}}]
         if not self.hurried and self.similarity is not None:
             main["evaluate"].append(self.similarity[0])
+        main["evaluate"] += self._label_changes
         several = len(self.models) > 1
         main["tables"] = [
-            {"metric": name} for name in (*(["ranks"] if several else []), "aua", "asr", "clean", "noise")
+            {"metric": name} for name in (*(["ranks"] if several else []), "words", "aua", "asr", "clean", "noise")
         ]
-        main["figures"] = [{"front": FRONT}] if several else ["queries"]
+        if self.is_two_sided:
+            control = {"control": label_in_suite(self.models[-1], self.models, self._all.suite)}
+            main["tables"].append({"metric": "two_sided", **(control if self.has_control else {})})
+        main["figures"] = [{"front": FRONT_AXES}] if several else ["queries"]
         main |= {"minutes": self.minutes} if self.minutes is not None else {}
-        made = {"main": main}
-        found, by = None if self.hurried else self._first("ndcg", RANKINGS[self.embedded]), self.ranked_by
+        built = {"main": main}
+        ranking_task, searching_attack = (
+            None if self.hurried else self._first("ndcg", RANKING_TASKS[self.embedded]),
+            self.ranked_by,
+        )
         if self.hurried:
             late = f"there was no time for it in {self.minutes:g} minutes; -n in place of --minutes has it"
             self.missing |= dict.fromkeys(("sts", "ndcg", "ndcg-attacked"), late)
-        elif found is not None and by in self.available:
-            name, size = found
-            suite = self._suite((name,), [name], [by], min(self.n, size))
-            tables = [{"metric": one} for one in ("ndcg_before", "ndcg_after", "asr")]
-            made["ranking"] = suite | {
+        elif ranking_task is not None and searching_attack in self.available_attacks:
+            name, size = ranking_task
+            suite = self._suite((name,), [name], [searching_attack], min(self.n, size))
+            tables = [{"metric": metric} for metric in ("ndcg_before", "ndcg_after", "asr")]
+            built["ranking"] = suite | {
                 "resources": self.resources,
                 "finetune": ["retriever"],
                 "tables": tables,
                 "training": {},
             }
-        return made
+        return built
+
+    @cached_property
+    def _label_changes(self) -> list[Any]:
+        """What reads edits that change the label: those of an oracle, or of the contrast sets that are here."""
+        if self._has_oracle:
+            return [{"two_sided": {"edits": [*EDITS]}}]
+        found = [{CONTRAST: {"set": name}} for name in self._contrast_sets.values()]
+        two_sided = ["two_sided"] if self.is_two_sided else []
+        return [*found, "sensitivity", *two_sided] if found else []
+
+    @cached_property
+    def _has_oracle(self) -> bool:
+        return all(self._all.tasks[name].generator in WITH_CONTRAST_SET for name in self._all.suite.tasks)
+
+    @cached_property
+    def is_two_sided(self) -> bool:
+        """Whether the attacked texts have edits that change the label: an oracle's, or people's of enough of them."""
+        return self._has_oracle or all(self._edited_share(name) >= LEAST_EDITED for name in self._all.suite.tasks)
+
+    def _edited_share(self, task: str) -> float:
+        """Return the share of a task's test texts that are originals of its contrast set; 0 where there is none."""
+        if task not in self._contrast_sets:
+            return 0.0
+        from rbench.tasks.clean import hash_texts
+
+        spec = self._all.tasks[task]
+        contrast_set = open_contrast(
+            loading.load_contrast(self._contrast_sets[task], self.registry), spec, self.options.data
+        )
+        originals = {hash_texts(spec, bundle.original.texts) for bundle in contrast_set.rows}
+        test = RowCache(self.options.data).task(spec).split("test")
+        return sum(hash_texts(spec, example.texts) in originals for example in test) / max(1, len(test))
+
+    @cached_property
+    def _contrast_sets(self) -> dict[str, str]:
+        """By task the contrast set that it names, where the set is here."""
+        found = {}
+        for name in self._all.suite.tasks:
+            asked = self._all.tasks[name].contrast
+            if asked is not None and not self.embedded:
+                with suppress(ResourceError):
+                    locate_contrast(loading.load_contrast(asked, self.registry), self.options.data)
+                    found[name] = asked
+        return found
 
     @cached_property
     def similarity(self) -> tuple[str, int] | None:
         """The task of similarity and the number of its pairs; None where there is none."""
-        return self._first("sts", SIMILARITY[self.embedded])
+        return self._first("sts", SIMILARITY_TASKS[self.embedded])
 
     def where(self, part: str) -> Options:
         """Return the options of a part: the folder that a user names is that of the main one."""
@@ -207,14 +282,14 @@ class Composed:
 
     def folder(self, part: str) -> Path | None:
         """Return the folder of the RUN of a part; None where there is no such part."""
-        suite = self._main if part == "main" else self.suites.get(part)
+        suite = self._main_suite if part == "main" else self.suites.get(part)
         return None if suite is None else self.where(part).out or Path("results") / "runs" / str(suite["name"])
 
     def _suite(self, names: Sequence[str], tasks: Sequence[TaskGiven], attacks: list[Any], n: int) -> dict[str, Any]:
-        title, on = _listed([one.name for one in self.models]), _listed(names)
+        title, task_list = _join_for_people([model.name for model in self.models]), _join_for_people(names)
         suite: dict[str, Any] = {
-            "name": re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(("eval", self.models[0].name, *names[:MANY]))),
-            "title": f"Evaluation of {title} on {on}",
+            "name": re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(("eval", self.models[0].name, *names[:MAX_NAMES]))),
+            "title": f"Evaluation of {title} on {task_list}",
             "tasks": list(tasks),
             "attacks": attacks,
             "seeds": [self.seed],
@@ -222,14 +297,14 @@ class Composed:
             "training": TRAINING,
             "resources": "mini" if self.embedded else self.resource_set or RESOURCE_SETS[-1],
         }
-        for one in self.models:
-            suite.setdefault(one.kind, []).append(one.entry)
+        for model in self.models:
+            suite.setdefault(model.kind, []).append(model.entry)
         return suite | ({"finetune": [self.finetune]} if "encoders" in suite else {})
 
-    def _loaded(self, suite: dict[str, Any]) -> loading.Loaded:
-        return loading.load_mapping(call_options.plain(suite), registry=self.registry, origin="rbench eval")
+    def _load_suite(self, suite: dict[str, Any]) -> loading.LoadedSuite:
+        return loading.load_mapping(call_options.as_plain_data(suite), registry=self.registry, origin="rbench eval")
 
-    def _lacks(self, needs: Iterable[str], resource_set: str) -> list[str]:
+    def _remedies(self, needs: Iterable[str], resource_set: str) -> list[str]:
         """Return what is not here of a set's resources, each with its remedy."""
         return [self._checked(resource_set)[kind] for kind in sorted({*needs} & self._checked(resource_set).keys())]
 
@@ -244,8 +319,8 @@ class Composed:
 
     _known: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def _without(self, label: str, why: Sequence[str]) -> None:
-        names = ["exact"] if label.startswith(WHOLE) else [f"aua-{label}", f"asr-{label}"]
+    def _note_missing(self, label: str, why: Sequence[str]) -> None:
+        names = ["exact"] if label.startswith(EXHAUSTIVE) else [f"aua-{label}", f"asr-{label}"]
         names += ["ndcg", "ndcg-attacked"] if label == self.ranked_by else []
         self.missing |= dict.fromkeys(names, "; ".join(why))
 
@@ -253,7 +328,7 @@ class Composed:
         """Return the first task whose rows are here or on the hub, and how many there are; say why there is none."""
         ids = ["sts"] if what == "sts" else ["ndcg", "ndcg-attacked"]
         if not self.vectors:
-            other = next(one for one in self.models if one.kind == "victims")
+            other = next(model for model in self.models if model.kind == "victims")
             self.missing |= dict.fromkeys(
                 ids, f"{other.name} is a classifier: it gives labels, and no vectors to compare"
             )
@@ -261,26 +336,28 @@ class Composed:
         why = []
         for name in names:
             try:
-                found = Rows(self.options.data).task(loading.load_task(name, self.registry))
-                return name, found.sizes["test"]
+                rows = RowCache(self.options.data).task(loading.load_task(name, self.registry))
+                return name, rows.sizes["test"]
             except ResourceError as error:
                 why.append(str(error))
         self.missing |= dict.fromkeys(ids, why[0])
         return None
 
     @property
-    def asked(self) -> tuple[Asked, ...]:
+    def asked(self) -> tuple[CardMetric, ...]:
         """The numbers of a card, in its order."""
         attacks = self._all.attacks
         titles = {name: attacks[name].short or attacks[name].title or name for name in self.attacks if name in attacks}
         several = len(self.sizes) > 1
-        found = [one for task in self.sizes for one in self._asked_of(task, titles, f" on {task}" if several else "")]
-        similar, ranking, by = self._task_of("sts"), self._task_of("ranking"), self.ranked_by or ""
+        task_metrics = [
+            metric for task in self.sizes for metric in self._asked_of(task, titles, f" on {task}" if several else "")
+        ]
+        similar, ranking, by = self._task_for("sts"), self._task_for("ranking"), self.ranked_by or ""
         return (
-            *found,
-            Asked("sts", f"Similarity ({similar}, Spearman)", "sts", "main", similar, None, _STS),
-            Asked("ndcg", f"Ranking ({ranking}, nDCG@10)", "ndcg_before", "ranking", ranking, by, _NDCG),
-            Asked(
+            *task_metrics,
+            CardMetric("sts", f"Similarity ({similar}, Spearman)", "sts", "main", similar, None, _STS),
+            CardMetric("ndcg", f"Ranking ({ranking}, nDCG@10)", "ndcg_before", "ranking", ranking, by, _NDCG),
+            CardMetric(
                 "ndcg-attacked",
                 f"Ranking under {titles.get(by, 'attack')} (nDCG@10)",
                 "ndcg_after",
@@ -291,73 +368,90 @@ class Composed:
             ),
         )
 
-    def _asked_of(self, task: str, titles: Mapping[str, str], on: str) -> Iterator[Asked]:
+    def _asked_of(self, task: str, titles: Mapping[str, str], on: str) -> Iterator[CardMetric]:
         """Yield the numbers of one task. `on` ends their titles where there are several tasks."""
-        exact = Choice.model_validate(dict(EXACT)).label
-        yield Asked("clean", f"Clean accuracy{on}", "clean", "main", task, None, _CLEAN)
+        exact = Choice.model_validate(dict(ONE_WORD_SPACE)).label
+        yield CardMetric("clean", f"Clean accuracy{on}", "clean", "main", task, None, _CLEAN)
         for attack in titles:
-            said, title = _AUA.format(how=HOW.get(attack, f"by {titles[attack]}")), titles[attack]
-            yield Asked(f"aua-{attack}", f"Accuracy under {title}{on}", "aua", "main", task, attack, said)
-            yield Asked(f"asr-{attack}", f"Success rate of {title}{on}", "asr", "main", task, attack, _ASR)
-        yield Asked("exact", f"Exact success rate, one word{on}", "asr", "main", task, exact, _EXACT)
-        yield Asked("noise", f"Accuracy with typing errors{on}", "noise", "main", self._noisy(task), None, _NOISE)
+            sentence, title = _AUA.format(how=ATTACK_DESCRIPTIONS.get(attack, f"by {titles[attack]}")), titles[attack]
+            yield CardMetric(f"aua-{attack}", f"Accuracy under {title}{on}", "aua", "main", task, attack, sentence)
+            yield CardMetric(f"asr-{attack}", f"Success rate of {title}{on}", "asr", "main", task, attack, _ASR)
+        yield CardMetric("exact", f"Exact success rate, one word{on}", "asr", "main", task, exact, _EXACT)
+        yield CardMetric(
+            "noise", f"Accuracy with typing errors{on}", "noise", "main", self._noise_task(task), None, _NOISE
+        )
+        strongest = self.ranked_by
+        is_two_sided = self.is_two_sided and strongest in self.available_attacks
+        if task in self._contrast_sets:
+            yield CardMetric("sensitivity", f"Edits followed{on}", "sensitivity", "main", task, None, _SENSITIVITY)
+        elif is_two_sided:
+            yield CardMetric("followed", f"Edits followed{on}", "followed", "main", task, strongest, _FOLLOWED)
+        if is_two_sided:
+            by = titles.get(strongest or "", "attack")
+            yield CardMetric("two-sided", f"Two-sided, with {by}{on}", "two_sided", "main", task, strongest, _TWO_SIDED)
 
-    def _noisy(self, task: str) -> str:
+    def _noise_task(self, task: str) -> str:
         """Return what names the accuracy on a task with typing errors, as claims do."""
-        label = f"typos@{NOISE['degrees'][0]:g}"
+        label = f"typos@{NOISE_OPTIONS['degrees'][0]:g}"
         return label if len(self.sizes) == 1 else f"{task}/{label}"
 
-    def _task_of(self, part: str) -> str:
+    def _task_for(self, part: str) -> str:
         """Return the name of the task that a number is of; where there is none, that of the one that was looked for."""
         if part == "sts":
-            return SIMILARITY[self.embedded][0]
+            return SIMILARITY_TASKS[self.embedded][0]
         if part == "ranking":
-            return self.suites["ranking"]["tasks"][0] if "ranking" in self.suites else RANKINGS[self.embedded][0]
+            return self.suites["ranking"]["tasks"][0] if "ranking" in self.suites else RANKING_TASKS[self.embedded][0]
         return next(iter(self.sizes))
 
     @property
     def guesses(self) -> list[str]:
         """What nobody said and was found out, a line each. What is guessed of tables, planning notes."""
         how = {"encoders": f"an encoder (fine-tuning: {self.finetune})", "victims": "a classifier, attacked as it is"}
-        said = [f"{one.name}: {how[one.kind]}" for one in self.models]
-        left = [name for name in self.attacks if name not in self.available]
+        lines = [f"{model.name}: {how[model.kind]}" for model in self.models]
+        left = [name for name in self.attacks if name not in self.available_attacks]
         if left:
-            said.append(f"left out, since something is missing (rbench status --environment --fix): {', '.join(left)}")
-        return [*said, f"resources behind attacks: the resource set {self.resources}"]
+            lines.append(f"left out, since something is missing (rbench status --environment --fix): {', '.join(left)}")
+        return [*lines, f"resources behind attacks: the resource set {self.resources}"]
 
     @property
     def notes(self) -> list[str]:
         """How the numbers came about, a sentence each."""
-        made = self.suites["main"]
-        said = []
-        if "encoders" in made:
+        main = self.suites["main"]
+        sentences = []
+        if "encoders" in main:
             how = {"probe": "kept frozen below a linear head", "clean": "fine-tuned with a linear head"}
             made_by = how.get(self.finetune, f"fine-tuned with a linear head (strategy {self.finetune})")
             rows = f"at most {TRAINING['max_train']:,} training texts"
-            said.append(f"The classifier is the encoder, {made_by}. It saw {rows}, with one seed.")
+            sentences.append(f"The classifier is the encoder, {made_by}. It saw {rows}, with one seed.")
         if self.embedded:
-            said.append(
+            sentences.append(
                 "The texts are of the embedded world, a small made-up language: nothing here says anything of English."
             )
-        elif any(one.english is None for one in self.models):
-            said.append("Nothing tells which language a model behind a function or an address reads.")
-        if any(isinstance(one.entry, Mapping) and one.entry.get("version") for one in self.models):
-            said.append(
+        elif any(model.english is None for model in self.models):
+            sentences.append("Nothing tells which language a model behind a function or an address reads.")
+        if any(isinstance(model.entry, Mapping) and model.entry.get("version") for model in self.models):
+            sentences.append(
                 "A function or an address has no version here: stored answers are taken while a fixed probe is "
                 "answered alike. --fresh asks again."
             )
-        said.append(f"Word lists and models behind the attacks: the resource set {made['resources']}.")
-        return said
+        sentences.append(f"Word lists and models behind the attacks: the resource set {main['resources']}.")
+        return sentences
 
 
-def _entry(attack: str) -> Any:
+def label_in_suite(model: ContestantModel, models: Sequence[ContestantModel], suite: Suite) -> str:
+    """Return the name that one of the models has in a suite of them all."""
+    same_kind = [candidate for candidate in models if candidate.kind == model.kind]
+    return (suite.encoders if model.kind == "encoders" else suite.victims)[same_kind.index(model)]
+
+
+def _attack_entry(attack: str) -> Any:
     """Return what a suite has for an attack of `--attacks`."""
-    return dict(EXACT) if attack == WHOLE else attack
+    return dict(ONE_WORD_SPACE) if attack == EXHAUSTIVE else attack
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_for_people(names: Sequence[str]) -> str:
     """Write names for people: all of a few, else the first and how many more."""
-    if len(names) > MANY:
+    if len(names) > MAX_NAMES:
         return f"{names[0]} and {len(names) - 1} others"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
@@ -372,6 +466,17 @@ _EXACT = (
 _NOISE = (
     "Classified correctly with a random typing error in every tenth letter: {value}% of the texts. Nobody looked for "
     "the worst errors."
+)
+_FOLLOWED = (
+    "Given the new label after an edit that changes it: {hits} of {n} edits of texts that were right. A model that "
+    "reads little of a text is hard to fool, and follows few."
+)
+_TWO_SIDED = (
+    "Right, not fooled by the attack, and right again after an edit that changes the label: {hits} of {n} texts."
+)
+_SENSITIVITY = (
+    "Given the new label after people changed the text and its label: {value}% of the edits of {n} texts that were "
+    "right. A model that reads little of a text is hard to fool, and follows few."
 )
 _STS = "How well the vectors order {n} pairs of sentences by likeness, as people do: 100 is perfect, 0 is chance."
 _NDCG = "How high the relevant documents stand among the first ten, over {n} queries: 100 is perfect."

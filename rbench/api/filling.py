@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rbench.config.metrics import Metrics
+from rbench.config.metrics import MetricCatalogue
 from rbench.config.registry import Registry
 from rbench.errors import RbenchError
 from rbench.schema import Job, Plan
-from rbench.store.job_status import standing
-from rbench.store.runs import Store
+from rbench.store.job_status import load_statuses
+from rbench.store.runs import RunStore
 from rbench.system.progress import Progress
 from rbench.tables import Results
 from rbench.verdicts import ranks
 
 
-class Filling:
+class RankingProgress:
     """A `Progress` that passes on what it is told, each note once, and adds the lines of a ranking.
 
     Args:
@@ -25,15 +25,15 @@ class Filling:
     def __init__(self, shower: Progress) -> None:
         self._shower = shower
         self._noted: set[str] = set()
-        self._store: Store | None = None
+        self._store: RunStore | None = None
         self._plan: Plan | None = None
         self._job: Job | None = None
         self._left: dict[str, set[str]] = {}
 
-    def fills(self, plan: Plan, store: Store | None) -> None:
+    def follow_run(self, plan: Plan, store: RunStore | None) -> None:
         """Say which RUN is ranked from here on; None: nothing is."""
         self._plan, self._store = plan, store
-        done = standing(store, plan).done if store is not None else frozenset()
+        done = load_statuses(store, plan).done if store is not None else frozenset()
         self._left = {}
         for job in plan.attacks:
             if job.key not in done:
@@ -55,18 +55,19 @@ class Filling:
         left.discard(job.key)
         if not left:
             with suppress(RbenchError):  # the ranking at the end says what is wrong
-                self._tell(job.parts[0], self._store)
+                self._show_line(job.parts[0], self._store)
 
     def note(self, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
             self._shower.note(text)
 
-    def _tell(self, encoder: str, store: Store) -> None:
-        found = ranks.ranking(Results.of(store, Metrics(Registry(()))), compared=False)
-        for one in found.entries:
-            if one.who.encoder == encoder and one.value is not None and one.value.value is not None:
-                under = {ranks.spoken(attack): share for attack, share in one.by_attack.items()}
-                shares = {"clean": one.clean, "under attack": one.value.value, **under}
-                said = ", ".join(f"{name} {100 * share:.1f}" for name, share in shares.items() if share is not None)
-                self._shower.note(f"{one.name}: {said}")
+    def _show_line(self, encoder: str, store: RunStore) -> None:
+        ranking = ranks.rank_models(Results.of(store, MetricCatalogue(Registry(()))), compared=False)
+        for entry in ranking.entries:
+            if entry.who.encoder == encoder and entry.value is not None and entry.value.value is not None:
+                under = {ranks.display_attack(attack): share for attack, share in entry.by_attack.items()}
+                clean = entry.clean.value if entry.clean is not None else None
+                shares = {"clean": clean, "under attack": entry.value.value, **under}
+                scores = ", ".join(f"{name} {100 * share:.1f}" for name, share in shares.items() if share is not None)
+                self._shower.note(f"{entry.name}: {scores}")

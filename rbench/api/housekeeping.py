@@ -8,19 +8,26 @@ from typing import NamedTuple
 
 from rbench.api.runs import Merged, merge
 from rbench.errors import StoreError
-from rbench.execution.cluster.scheduler import check_still
+from rbench.execution.cluster.scheduler import check_unused
 from rbench.store import pack as packing
 from rbench.store.multi_run import check_out
-from rbench.store.runs import Store, files
-from rbench.store.runs.packed import name_of
+from rbench.store.runs import RunStore, files
+from rbench.store.runs.packed import name_of_run
 from rbench.store.runs.store import folder_path
 from rbench.store.texts import strip
 from rbench.store.weights import default_cache
-from rbench.store.weights.inventory import Item, Wanted, chosen, items, problem, remove
+from rbench.store.weights.inventory import (
+    CacheItem,
+    PruneConditions,
+    list_items,
+    remove_items,
+    select_items,
+    why_untrusted,
+)
 from rbench.system import scratch
-from rbench.tables.results import plan_of
+from rbench.tables.results import load_plan
 
-Track = Callable[[Sequence[Item]], Iterable[Item]]
+Track = Callable[[Sequence[CacheItem]], Iterable[CacheItem]]
 """Yields the items that it is given and may show how many have been processed."""
 
 
@@ -31,7 +38,7 @@ def prune(
     keep: Iterable[Path] = (),
     delete: bool = False,
     track: Track = iter,
-) -> tuple[list[Item], list[Item]]:
+) -> tuple[list[CacheItem], list[CacheItem]]:
     """Choose items of the cache for removal, and with `delete` remove them. Return these, and those that were removed.
 
     An item is chosen if all conditions that are given hold. Without a condition, useless items are chosen.
@@ -46,27 +53,27 @@ def prune(
         StoreError: a folder of `runs` or `keep` is not a RUN, or its plan is damaged.
         ResourceError: the cache cannot be read or changed.
     """
-    wanted = Wanted(older_than, _keys(list(runs)), _keys(list(keep)))
+    wanted = PruneConditions(older_than, _job_keys(list(runs)), _job_keys(list(keep)))
     root = default_cache()
-    found = chosen(items(root), wanted, track=track)
-    return found, remove(root, found) if delete and found else []
+    selected = select_items(list_items(root), wanted, track=track)
+    return selected, remove_items(root, selected) if delete and selected else []
 
 
-def verify(track: Track = iter) -> tuple[list[Item], list[tuple[Item, str]]]:
+def verify(track: Track = iter) -> tuple[list[CacheItem], list[tuple[CacheItem, str]]]:
     """Read and check all files of all weights. `track` shows the progress.
 
     Return the weights, and those that cannot be trusted, each with the reason.
 
     Raises ResourceError if the cache cannot be read.
     """
-    weights = [item for item in items(default_cache()) if item.kind in ("encoder", "victim", "damaged")]
-    bad = [(item, wrong) for item in track(weights) if (wrong := problem(item)) is not None]
+    weights = [item for item in list_items(default_cache()) if item.kind in ("encoder", "victim", "damaged")]
+    bad = [(item, wrong) for item in track(weights) if (wrong := why_untrusted(item)) is not None]
     return weights, bad
 
 
-def _keys(runs: list[Path]) -> frozenset[str] | None:
+def _job_keys(runs: list[Path]) -> frozenset[str] | None:
     """Return the keys of the jobs in the plans of these RUNs; None if no RUN is given."""
-    return frozenset(job.key for run in runs for job in plan_of(Store(run)).jobs) if runs else None
+    return frozenset(job.key for run in runs for job in load_plan(RunStore(run)).jobs) if runs else None
 
 
 def pack(run: Path | str, out: Path | str | None = None) -> packing.PackedRun:
@@ -74,7 +81,7 @@ def pack(run: Path | str, out: Path | str | None = None) -> packing.PackedRun:
 
     Raises StoreError as that does, and where a process runs in it.
     """
-    check_still(folder_path(run))
+    check_unused(folder_path(run))
     return packing.pack(run, out)
 
 
@@ -103,7 +110,7 @@ def gather(runs: Sequence[Path | str], out: Path | str | None = None, *, texts: 
     if out is None:
         if len(paths) > 1:
             raise StoreError("say where the RUN goes that is merged of these: --out DIR, or --out FILE.zip")
-        out = None if texts else files.beside(paths[0], f"{name_of(paths[0])}-no-texts.zip")
+        out = None if texts else files.path_beside(paths[0], f"{name_of_run(paths[0])}-no-texts.zip")
     out = folder_path(out) if out is not None else None
     as_file = out is None or out.suffix == ".zip"
     if not as_file and texts and len(paths) == 1:
@@ -111,19 +118,19 @@ def gather(runs: Sequence[Path | str], out: Path | str | None = None, *, texts: 
             f"--out {out}: the name of a packed RUN ends in .zip. --unpack, --no-texts or several RUNs write a folder."
         )
     if out is not None and (as_file or len(paths) > 1):
-        check_out(out, [Store(path) for path in paths])  # before anything is copied
+        check_out(out, [RunStore(path) for path in paths])  # before anything is copied
     merged, current = None, paths[0]
-    with scratch.folder("pack") as folder:
+    with scratch.temporary_folder("pack") as folder:
         if len(paths) > 1:
-            current = folder / "merged" if as_file or not texts else _named(out)
+            current = folder / "merged" if as_file or not texts else _require_out(out)
             merged = merge(runs, current)
         if not texts:
-            check_still(current)
-            current = strip(current, folder / "stripped" if as_file else _named(out))
+            check_unused(current)
+            current = strip(current, folder / "stripped" if as_file else _require_out(out))
         packed = pack(current, out) if as_file else None
     return Gathered(packed.path if packed is not None else current, merged, packed)
 
 
-def _named(out: Path | None) -> Path:
+def _require_out(out: Path | None) -> Path:
     assert out is not None, "a folder has a name"
     return out

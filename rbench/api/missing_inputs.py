@@ -10,79 +10,81 @@ from pathlib import Path
 
 from rbench import config as loading
 from rbench.api import call_options
-from rbench.config.positions import Problems, read
+from rbench.config.positions import Problems, read_yaml
 from rbench.config.registry import Registry
 from rbench.errors import MissingInputs, RbenchError, ResourceError
-from rbench.plan.prepare import Options, Prepared, prepare_loaded
+from rbench.plan.prepare import Options, PreparedSuite, prepare_loaded
 from rbench.system import hub
 
-FEW = 3
+FEW_INPUTS = 3
 """So many missing inputs are told one by one, each with its remedy."""
-OFFERED = 2
+MAX_OFFERED = 2
 """The most profiles that are named with their hours."""
 
 
-def told(error: MissingInputs, suite: str | Path, options: Options) -> ResourceError:
+def shorten_error(error: MissingInputs, suite: str | Path, options: Options) -> ResourceError:
     """Return an error of three lines in place of one that has a line for each of many missing inputs.
 
     What else is wrong stands before these lines. Where few inputs are missing, the error is returned as it is.
     """
     count = sum(map(len, error.missing.values()))
-    if count <= FEW:
+    if count <= FEW_INPUTS:
         return error
-    parts = [f"{len(names)} {kind if len(names) > 1 else _one(kind)}" for kind, names in error.missing.items()]
+    parts = [f"{len(names)} {kind if len(names) > 1 else _singular(kind)}" for kind, names in error.missing.items()]
     listed = ", ".join(parts[:-1]) + " and " * (len(parts) > 1) + parts[-1]
-    why = hub.unreachable()
-    found = f"{suite} cannot run here: {listed} are missing" + (f" ({why})" if why else "")
-    return ResourceError("\n".join([*error.wrong, found, _offer(suite, error, options), _remedy(suite, options)]))
+    why = hub.why_unreachable()
+    headline = f"{suite} cannot run here: {listed} are missing" + (f" ({why})" if why else "")
+    return ResourceError(
+        "\n".join([*error.wrong, headline, _offer_profiles(suite, error, options), _remedy_command(suite, options)])
+    )
 
 
-def _one(kind: str) -> str:
+def _singular(kind: str) -> str:
     first, *rest = kind.split(" of ")
     return " of ".join([first.removesuffix("s"), *rest])
 
 
-def _offer(suite: str | Path, error: MissingInputs, options: Options) -> str:
-    content = read(loading.find_suite(suite, Registry(options.include)), Problems()).data.get("profiles") or {}
+def _offer_profiles(suite: str | Path, error: MissingInputs, options: Options) -> str:
+    content = read_yaml(loading.find_suite(suite, Registry(options.include)), Problems()).data.get("profiles") or {}
     others = [name for name in content if name != options.profile]
-    able = []
-    for name, prepared in _able(suite, others, error, options):
-        able.append(f"--profile {name} ({_hours(prepared)})")
-        if len(able) == OFFERED:
+    offers = []
+    for name, prepared in _runnable_profiles(suite, others, error, options):
+        offers.append(f"--profile {name} ({_format_hours(prepared)})")
+        if len(offers) == MAX_OFFERED:
             break
-    if able:
-        which = "This profile" if len(able) == 1 else "These profiles"
-        return f"{which} of it can run here, in about the time in brackets: {', '.join(able)}"
+    if offers:
+        which = "This profile" if len(offers) == 1 else "These profiles"
+        return f"{which} of it can run here, in about the time in brackets: {', '.join(offers)}"
     return f"No other profile of it can run here either: {', '.join(others)}" if others else "It has no other profile"
 
 
-def _able(
+def _runnable_profiles(
     suite: str | Path, names: list[str], error: MissingInputs, options: Options
-) -> Iterator[tuple[str, Prepared]]:
+) -> Iterator[tuple[str, PreparedSuite]]:
     """Yield the profiles that can run here. Those that name a missing data set are not looked at more closely."""
-    missing = {name for of in error.missing.values() for name in of}
+    missing = {name for kind_names in error.missing.values() for name in kind_names}
     for name in names:
-        own = dataclasses.replace(options, profile=name)
+        profile_options = dataclasses.replace(options, profile=name)
         with suppress(RbenchError):
-            loaded = call_options.loaded(suite, own)
+            loaded = call_options.load_suite(suite, profile_options)
             if missing & {*loaded.tasks}:
                 continue
             try:
-                yield name, prepare_loaded(loaded, own)
+                yield name, prepare_loaded(loaded, profile_options)
             except MissingInputs as further:
-                missing |= {name for of in further.missing.values() for name in of}
+                missing |= {name for kind_names in further.missing.values() for name in kind_names}
 
 
-def _hours(prepared: Prepared) -> str:
+def _format_hours(prepared: PreparedSuite) -> str:
     from rbench.execution import forecast
-    from rbench.system.progress import duration
+    from rbench.system.progress import format_duration
 
     plan = prepared.plan
     planned = forecast.Planned(plan, plan.jobs, prepared.run, frozenset(), {}, [], prepared=prepared)
-    return duration(3600 * forecast.forecast(planned).hours)
+    return format_duration(3600 * forecast.forecast(planned).hours)
 
 
-def _remedy(suite: str | Path, options: Options) -> str:
+def _remedy_command(suite: str | Path, options: Options) -> str:
     """Return the command that says how to get what is missing, with the options that decide what it is."""
     words = ["rbench", "status", "--environment", str(suite)]
     words += ["--profile", options.profile] if options.profile is not None else []

@@ -7,25 +7,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api import call_options
-from rbench.api.suites import prepared_run
-from rbench.config.claims import missing
-from rbench.config.metrics import Metrics
+from rbench.api.suites import prepare_run
+from rbench.config.claims import why_metric_missing
+from rbench.config.metrics import MetricCatalogue
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.execution.forecast import Planned
 from rbench.execution.run import check_attacks
-from rbench.plan.order import select
+from rbench.plan.order import select_jobs
 from rbench.plan.prepare import Options
-from rbench.plan.work import estimate
+from rbench.plan.work import estimate_cost
 from rbench.schema import Suite
-from rbench.store.job_status import Standing, standing
-from rbench.store.runs import Store
+from rbench.store.job_status import JobStatuses, load_statuses
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from rbench.tables.results import Results
-from rbench.verdicts.cells import Cells
+from rbench.verdicts.cells import RunCells
 
 if TYPE_CHECKING:
-    from rbench.gate.fail_if import Condition
+    from rbench.gate.fail_if import FailCondition
 
 
 def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None, **settings: Any) -> Planned:
@@ -33,33 +33,35 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
 
     The arguments are those of `run`.
     """
-    options = call_options.options_of(options, settings)
-    prepared = prepared_run(suite, options)
-    store = Store(prepared.run)
-    jobs = select(prepared.plan, options.only)
-    found = Standing({}, {}) if options.fresh else standing(store, prepared.plan)
-    check_attacks((job for job in jobs if job.key not in found.done), set_by_suite=True)
+    options = call_options.resolve_options(options, settings)
+    prepared = prepare_run(suite, options)
+    store = RunStore(prepared.run)
+    jobs = select_jobs(prepared.plan, options.only)
+    statuses = JobStatuses({}, {}) if options.fresh else load_statuses(store, prepared.plan)
+    check_attacks((job for job in jobs if job.key not in statuses.done), set_by_suite=True)
     cache = WeightCache(default_cache())
     return Planned(
         plan=prepared.plan,
         jobs=jobs,
         run=prepared.run,
-        done=found.done,
-        estimates={job.key: cost for job in jobs if (cost := estimate(job, prepared)) is not None},
-        notes=[*prepared.notes, *(found.problems[job.key] for job in jobs if job.key in found.problems)],
-        cached=frozenset(job.key for job in jobs if job.key not in found.done and cache.seems_to_have(job.key)),
+        done=statuses.done,
+        estimates={job.key: cost for job in jobs if (cost := estimate_cost(job, prepared)) is not None},
+        notes=[*prepared.notes, *(statuses.problems[job.key] for job in jobs if job.key in statuses.problems)],
+        cached=frozenset(job.key for job in jobs if job.key not in statuses.done and cache.seems_to_have(job.key)),
         prepared=prepared,
     )
 
 
 def check_conditions(
-    wanted: Sequence[Condition], suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None
+    wanted: Sequence[FailCondition], suite: str | Path | Mapping[str, Any] | Suite, options: Options | None = None
 ) -> None:
     """Raise SuiteError where a suite has no cells that conditions are about, before it runs."""
     if not wanted:
         return
     options = options or Options()
-    ground = Cells(Results.planned(plan(suite, options).plan, Metrics(Registry(options.include)))).ground
-    for one in wanted:
-        if (why := missing(one.metric.name, ground)) is not None:
-            raise SuiteError(f"--fail-if {str(one)!r}: {why}")
+    scope = RunCells(
+        Results.for_plan(plan(suite, options).plan, MetricCatalogue(Registry(options.include)))
+    ).claim_scope
+    for condition in wanted:
+        if (why := why_metric_missing(condition.metric.name, scope)) is not None:
+            raise SuiteError(f"--fail-if {str(condition)!r}: {why}")

@@ -8,28 +8,28 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.attacking import AskedAttack, check_victim, choice_of, resources_of
-from rbench.api.call_options import options_of
+from rbench.api.attacking import AttackRequest, check_victim, locate_resources, plain_choice
+from rbench.api.call_options import resolve_options
 from rbench.api.results import AttackResult
 from rbench.api.training import load_encoder
 from rbench.config.entries import ChosenAttack, chosen_attack
 from rbench.config.registry import Registry
-from rbench.errors import PlanError, ResourceError
 from rbench.execution.given import GivenVictim
+from rbench.execution.run import check_device
 from rbench.plan.prepare import Options
 from rbench.schema import ResourceSet, TaskSpec
-from rbench.score import scored
-from rbench.score.statistics import Sample, Share
+from rbench.score import make_score
+from rbench.score.statistics import Proportion, Sample
 from rbench.system.progress import Progress
 from rbench.tasks import Example
-from rbench.tasks.ranking import Collection, RankingRows, gathered
+from rbench.tasks.ranking import DocumentCollection, RankingRows, gather_rows
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-Encode = Callable[[list[str]], Any]
+EncodeFunction = Callable[[list[str]], Any]
 """From texts to vectors (n, dim): a list, an array or a tensor."""
 
 
@@ -67,7 +67,7 @@ class RankResult:
             one = outcomes.get(query.id)
             more["status"].append(None if one is None else one.status)
             more["perturbed"].append(None if one is None or one.perturbed is None else one.perturbed[0])
-            more["ndcg_after"].append(None if one is None else _after(one))
+            more["ndcg_after"].append(None if one is None else _ndcg_after(one))
         return frame.assign(**more)
 
     @cached_property
@@ -82,18 +82,23 @@ class RankResult:
         """
         import pandas as pd
 
-        values: dict[str, list[float]] = {name: own.tolist() for name, own in self.scores.items()}
+        values: dict[str, list[float]] = {name: query_scores.tolist() for name, query_scores in self.scores.items()}
         if self.attacked is not None:
             done = [one for one in self.attacked.outcomes if one.original_score is not None]
             values["ndcg_before"] = [float(one.original_score or 0.0) for one in done]
-            values["ndcg_after"] = [_after(one) for one in done]
+            values["ndcg_after"] = [_ndcg_after(one) for one in done]
             values["asr"] = [float(one.status == "succeeded") for one in done if one.status != "skipped"]
-        found = [
-            scored(name, Share(round(sum(own)), len(own)) if name in ("success", "asr") else Sample.of(own))
-            for name, own in values.items()
+        estimates = [
+            make_score(
+                name,
+                Proportion(round(sum(query_scores)), len(query_scores))
+                if name in ("success", "asr")
+                else Sample.of(query_scores),
+            )
+            for name, query_scores in values.items()
         ]
         return pd.DataFrame(
-            [{"score": s.name, "value": s.value, "low": s.low, "high": s.high, "n": s.n} for s in found]
+            [{"score": s.name, "value": s.value, "low": s.low, "high": s.high, "n": s.n} for s in estimates]
         )
 
     def __repr__(self) -> str:
@@ -105,7 +110,7 @@ class RankResult:
 
 
 def rank(
-    encoder: str | Encode | tuple[Encode, Encode],
+    encoder: str | EncodeFunction | tuple[EncodeFunction, EncodeFunction],
     queries: Mapping[str, str],
     documents: Mapping[str, str],
     relevance: Mapping[str, Mapping[str, int] | Iterable[str]],
@@ -145,36 +150,36 @@ def rank(
             option, the attack or a resource is wrong.
         JobError: the encoder gave vectors that are not finite, or the attack failed on every query.
     """
-    options = options_of(None, settings, also=("k", "attack", "num_examples", "without_own", "resources", "seed"))
-    rows = _rows(queries, documents, relevance, without_own)
-    if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < len(rows.collection.ids):
-        raise PlanError(f"k={k!r}: expected a whole number from 1 to {len(rows.collection.ids) - 1}, below the corpus")
-    asked = None if attack is None else _attack(encoder, attack, k, resources, options)
-    retriever = _opened(encoder, rows.collection, settings)
-    found, scores = _ranked(retriever, rows, k)
-    ids = tuple(tuple(rows.collection.ids[i] for i in own) for own in found)
-    result = RankResult(_name(encoder), k, tuple(rows.queries), ids, scores)
-    if asked is None:
+    options = resolve_options(None, settings, also=("k", "attack", "num_examples", "without_own", "resources", "seed"))
+    check_device(options.device)
+    rows = _check_rows(queries, documents, relevance, without_own)
+    # Checked before anything is encoded: a wrong attack or resource should cost no time.
+    prepared = None if attack is None else _prepare_attack(encoder, attack, k, resources, options)
+    retriever = _open_retriever(encoder, rows.collection, settings)
+    top_places, scores = _rank_documents(retriever, rows, k)
+    ids = tuple(tuple(rows.collection.ids[i] for i in places) for places in top_places)
+    result = RankResult(_encoder_name(encoder), k, tuple(rows.queries), ids, scores)
+    if prepared is None:
         return result
     drawn = rows.queries
     if num_examples is not None and num_examples < len(drawn):
         drawn = [drawn[i] for i in sorted(random.Random(seed).sample(range(len(drawn)), num_examples))]
-    victim = GivenVictim(_name(encoder), opened=lambda task, backend: retriever, gradients=False)
+    victim = GivenVictim(_encoder_name(encoder), opened=lambda task, backend: retriever, gradients=False)
     return replace(
-        result, attacked=AskedAttack(victim, asked[0], _TASK, seed, *asked[1:], options).result(drawn, progress)
+        result, attacked=AttackRequest(victim, prepared[0], _TASK, seed, *prepared[1:], options).result(drawn, progress)
     )
 
 
-def _attack(
+def _prepare_attack(
     encoder: Any, attack: str | Mapping[str, Any], k: int, resources: str | Mapping[str, Any], options: Options
 ) -> tuple[ChosenAttack, ResourceSet, dict[Any, Any]]:
     """Return an attack that pushes documents out of the first k, its resources, and where they are."""
     registry = Registry(options.include)
-    chosen = chosen_attack(choice_of(attack, "attack"), registry)
+    chosen = chosen_attack(plain_choice(attack), registry)
     goal = chosen.spec.ranking.model_copy(update={"k": k})
     chosen = replace(chosen, spec=chosen.spec.model_copy(update={"ranking": goal}))
-    check_victim(GivenVictim(_name(encoder), gradients=False), chosen, options)
-    return chosen, *resources_of(resources, chosen.spec, registry, options)
+    check_victim(GivenVictim(_encoder_name(encoder), gradients=False), chosen, options)
+    return chosen, *locate_resources(resources, chosen.spec, registry, options)
 
 
 _TASK = TaskSpec.model_validate(
@@ -182,29 +187,24 @@ _TASK = TaskSpec.model_validate(
 )
 
 
-def _name(encoder: Any) -> str:
+def _encoder_name(encoder: Any) -> str:
     if isinstance(encoder, str):
         return encoder
     first = encoder[0] if isinstance(encoder, tuple) else encoder
     return str(getattr(first, "__qualname__", type(first).__name__))
 
 
-def _rows(
+def _check_rows(
     queries: Mapping[str, str],
     documents: Mapping[str, str],
     relevance: Mapping[str, Mapping[str, int] | Iterable[str]],
     without_own: bool,
 ) -> RankingRows:
     """Check queries, documents and relevance. Raises PlanError, with the place, where something is wrong."""
-    for name, given in (("queries", queries), ("documents", documents), ("relevance", relevance)):
-        if not isinstance(given, Mapping):
-            raise PlanError(f"{name}={type(given).__name__}: expected a mapping by id, such as {{'q1': ...}}")
     grades = []
-    for query, own in relevance.items():
-        if isinstance(own, str) or not isinstance(own, Mapping | Iterable):
-            raise PlanError(f"relevance[{query!r}]={own!r}: expected a list of ids, or a mapping of ids to grades")
-        named = own if isinstance(own, Mapping) else dict.fromkeys(own, 1)
-        for document, grade in named.items():
+    for query, relevant in relevance.items():
+        grade_by_document = relevant if isinstance(relevant, Mapping) else dict.fromkeys(relevant, 1)
+        for document, grade in grade_by_document.items():
             row = {"query-id": query, "corpus-id": document, "score": grade}
             grades.append((f"relevance[{query!r}][{document!r}]", row))
     spec = _TASK
@@ -212,15 +212,12 @@ def _rows(
         spec = spec.model_copy(update={"ranking": spec.ranking.model_copy(update={"without_own": True})})
 
     def placed(name: str, texts: Mapping[str, str]) -> list[tuple[str, dict[str, Any]]]:
-        return [(f"{name}[{one!r}]", {"_id": one, "text": text}) for one, text in texts.items()]
+        return [(f"{name}[{text_id!r}]", {"_id": text_id, "text": text}) for text_id, text in texts.items()]
 
-    try:
-        return gathered(spec, "the queries given", placed("documents", documents), placed("queries", queries), grades)
-    except ResourceError as error:
-        raise PlanError(str(error).replace("task `given`: ", "")) from error
+    return gather_rows(spec, "the queries given", placed("documents", documents), placed("queries", queries), grades)
 
 
-def _opened(encoder: Any, of: Collection, settings: Mapping[str, Any]) -> Any:
+def _open_retriever(encoder: Any, collection: DocumentCollection, settings: Mapping[str, Any]) -> Any:
     """Return a retriever that gives vectors of queries, with the documents' vectors."""
     from rbench.encoders import index
     from rbench.encoders.retriever import Retriever
@@ -229,34 +226,42 @@ def _opened(encoder: Any, of: Collection, settings: Mapping[str, Any]) -> Any:
     if isinstance(encoder, str):
         known = {name: value for name, value in settings.items() if name in ("device", "models", "include")}
         network = load_encoder(encoder, kind="ranking", **known)
-        corpus = index.vectors_of(network, of.texts, lambda count: None)
-        made = Retriever(network, corpus, of.ids, {q: dict(own) for q, own in of.relevance.items()}, of.without_own)
+        corpus = index.load_document_vectors(network, collection.texts, lambda count: None)
+        network_retriever = Retriever(
+            network,
+            corpus,
+            collection.ids,
+            {q: dict(relevant_grades) for q, relevant_grades in collection.relevance.items()},
+            collection.without_own,
+        )
         backend = str(settings.get("backend", "auto"))
-        return RetrieverVictim(made.eval(), encoder, device=str(network.device), backend=backend)
-    both = encoder if isinstance(encoder, tuple) else (encoder, encoder)
-    if len(both) != 2 or not all(map(callable, both)):
-        raise PlanError(f"encoder={encoder!r}: expected a function from texts to vectors, two of them, or a name")
-    return FunctionRetriever(_name(encoder), *both, of)
+        return RetrieverVictim(network_retriever.eval(), encoder, device=str(network.device), backend=backend)
+    queries, documents = encoder if isinstance(encoder, tuple) else (encoder, encoder)
+    return FunctionRetriever(_encoder_name(encoder), queries, documents, collection)
 
 
-def _ranked(retriever: Any, rows: RankingRows, k: int) -> tuple[list[list[int]], Mapping[str, NDArray[np.float64]]]:
+def _rank_documents(
+    retriever: Any, rows: RankingRows, k: int
+) -> tuple[list[list[int]], Mapping[str, NDArray[np.float64]]]:
     """Return the places of the first k documents of each query, and the scores."""
     import numpy as np
 
     from rbench.encoders import index
     from rbench.score.ranking import DEPTH, ranking_scores
 
-    of, ids = rows.collection, [one.id for one in rows.queries]
-    vectors = np.asarray(retriever([one.texts[0] for one in rows.queries]).numpy(), dtype=np.float32)
-    top = index.top(vectors, retriever.retriever.corpus, DEPTH, list(map(of.own, ids)), retriever.retriever.similarity)
+    collection, ids = rows.collection, [example.id for example in rows.queries]
+    vectors = np.asarray(retriever([example.texts[0] for example in rows.queries]).numpy(), dtype=np.float32)
+    top = index.rank_documents(
+        vectors, retriever.retriever.corpus, DEPTH, list(map(collection.own, ids)), retriever.retriever.similarity
+    )
     run = {
-        query: {of.ids[i]: float(score) for i, score in zip(places, scores, strict=True) if np.isfinite(score)}
+        query: {collection.ids[i]: float(score) for i, score in zip(places, scores, strict=True) if np.isfinite(score)}
         for query, places, scores in zip(ids, top.places.tolist(), top.scores, strict=True)
     }
-    return top.places[:, :k].tolist(), ranking_scores(run, of.relevance, ids, k)
+    return top.places[:, :k].tolist(), ranking_scores(run, collection.relevance, ids, k)
 
 
-def _after(outcome: Any) -> float:
+def _ndcg_after(outcome: Any) -> float:
     """Return nDCG@k of a query as the attack left it."""
-    found = outcome.original_score if outcome.perturbed_score is None else outcome.perturbed_score
-    return float("nan") if found is None else float(found)
+    score = outcome.original_score if outcome.perturbed_score is None else outcome.perturbed_score
+    return float("nan") if score is None else float(score)

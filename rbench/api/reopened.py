@@ -15,7 +15,7 @@ from rbench.victims.place import locate
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 
-def reopened(job: Job, task: TaskSpec, victim: str, options: Options) -> Any:
+def reopen_victim(job: Job, task: TaskSpec, victim: str, options: Options) -> Any:
     """Return the victim that a job made, or opened; or say in a text why it cannot be asked.
 
     Args:
@@ -23,24 +23,24 @@ def reopened(job: Job, task: TaskSpec, victim: str, options: Options) -> Any:
         victim: the hash of the weights that the RUN names.
         options: where models are, and what computes victims.
     """
-    from rbench.execution.run import device_of
+    from rbench.execution.run import resolve_device
     from rbench.recipes.engine import EngineConfig, open_victim
 
     cache = WeightCache(default_cache())
-    given = job.opening.victim if job.opening is not None else None
+    existing_victim = job.opening.victim if job.opening is not None else None
     try:
-        if given is not None:
-            place = locate(given, task, options.models)
-            where, found = place.where, place.fingerprint
+        if existing_victim is not None:
+            place = locate(existing_victim, task, options.models)
+            where, weights = place.where, place.fingerprint
         elif _KEY.fullmatch(job.key) and cache.seems_to_have(job.key):
             where = str(cache.folder(job.key))
-            found = weights_hash(Path(where))
+            weights = weights_hash(Path(where))
         else:
             return f"the weights of {job.name} are not in the cache {cache.root}. Run the suite of the RUN here"
     except (JobError, ResourceError) as error:
         return str(error)
-    if found != victim:
+    if weights != victim:
         return f"the weights of {job.name} in {where} are not those that were attacked. Run the suite of the RUN here"
-    device, backends = device_of(options.device), default_cache() / "backends.json"
+    device, backends = resolve_device(options.device), default_cache() / "backends.json"
     config = EngineConfig(device, options.backend, backends_file=backends)
-    return open_victim(given, where, task, job.name, config)
+    return open_victim(existing_victim, where, task, job.name, config)

@@ -12,34 +12,34 @@ from html import escape as escape_html
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.api.call_options import path_of
-from rbench.api.reporting import write_beside, write_figures
-from rbench.api.runs import Runs, TableLook, made, rendered, results_of
-from rbench.api.runs import for_people as for_readers
-from rbench.config.metrics import Metrics
+from rbench.api.call_options import expand_path
+from rbench.api.reporting import write_figures, write_into_run
+from rbench.api.runs import Runs, TableLook, build_table, render_built_table, results_of
+from rbench.api.runs import prepare_for_people as for_readers
+from rbench.config.metrics import MetricCatalogue
 from rbench.config.registry import Registry
-from rbench.errors import JobError, PlanError, StoreError
-from rbench.execution.run import Ran, ran
-from rbench.plan.prepare import Options, Prepared
+from rbench.errors import JobError, StoreError
+from rbench.execution.run import RunOutcome, ran
+from rbench.plan.prepare import Options, PreparedSuite
 from rbench.schema import CONTRAST, Job, Outcome, Record, TaskSpec
 from rbench.score import Tally
 from rbench.store import texts as kept_texts
-from rbench.store.job_status import Standing, errored, standing
-from rbench.store.runs import Store, folder_name
-from rbench.system.changes import changes, differing, marked
-from rbench.system.console import cell as escaped
+from rbench.store.job_status import JobStatuses, count_errored, load_statuses
+from rbench.store.runs import RunStore, folder_name
+from rbench.system.changes import differing_blocks, iter_changes, mark_changes
+from rbench.system.console import csv_cell as escaped
 from rbench.system.console import harmless
 from rbench.system.progress import Progress
 from rbench.tables import Results
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import attack_grid
 from rbench.tables.flags import Flags
-from rbench.verdicts.bold import MOST, reading
+from rbench.verdicts.bold import MAX_ROWS, read_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-EXAMPLES = 5
+CHANGED_SHOWN = 5
 """Changed texts that a notebook shows below a run's tables."""
 
 
@@ -79,7 +79,7 @@ class RunResult:
         """One row for each attacked example, as `rbench.load_results` gives it. Raises JobError if every job failed."""
         from rbench.tables.frame import results_frame
 
-        return results_frame(self._results().store)
+        return results_frame(self._read_results().store)
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -89,16 +89,16 @@ class RunResult:
         """
         from rbench.tables.frame import summary_frame
 
-        return summary_frame(self._results())
+        return summary_frame(self._read_results())
 
-    def _results(self) -> Results:
+    def _read_results(self) -> Results:
         """Read the RUN. Raises JobError if every job failed, or needs one that did: an empty frame would look like a
         result."""
         if self.failed and not self.complete:
             first, more = self.failed[0], len(self.failed) - 1
             others = f", and {more} more" if more else ""
             raise JobError(f"no job of {self.run} is complete: {first.job.name} failed ({first.reason}){others}")
-        return Results.of(Store(self.run))
+        return Results.of(RunStore(self.run))
 
     def table(self, metric: str = "asr", **how: Any) -> str:
         """Return a table as text; `how` are the other arguments of `rbench.table`, such as fmt="latex"."""
@@ -106,17 +106,17 @@ class RunResult:
 
         return table(self.run, metric=metric, **how)
 
-    def said_of_skipped(self) -> list[str]:
+    def describe_skipped(self) -> list[str]:
         """Say which jobs were not run, and which failed job each of them needs."""
         failed = {record.job.key: record.job.name for record in self.failed}
-        said = []
+        sentences = []
         for job in self.skipped:  # each comes after the jobs that it needs
             failed[job.key] = next((failed[key] for key in job.needs.values() if key in failed), "")
-            what = f" ({failed[job.key]})" if failed[job.key] else ""
-            said.append(f"not run, because it needs a job that failed{what}: {job.name}")
-        return said
+            failed_job = f" ({failed[job.key]})" if failed[job.key] else ""
+            sentences.append(f"not run, because it needs a job that failed{failed_job}: {job.name}")
+        return sentences
 
-    def said_of_others(self) -> list[str]:
+    def describe_unfinished(self) -> list[str]:
         """Say what is not done, and who does it; nothing if all has ended."""
         if self.submitted:
             first, last, n = self.submitted[0], self.submitted[-1], len(self.submitted)
@@ -140,8 +140,8 @@ class RunResult:
         """Return the lines below the tables: what failed, and where the results are."""
         lines = [*self.claims, *self.flags]
         lines += [f"failed: {record.job.name}: {record.reason}" for record in self.failed]
-        lines += self.said_of_skipped()
-        lines += self.said_of_others()
+        lines += self.describe_skipped()
+        lines += self.describe_unfinished()
         return [*lines, f"{self.complete} jobs complete; results are in {self.run}"]
 
     def __repr__(self) -> str:
@@ -151,86 +151,92 @@ class RunResult:
         return "\n\n".join([*(table.rstrip("\n") for table in self.tables), *self._said()])
 
     def _repr_html_(self) -> str:
-        from rbench.tables.frame import for_people
+        from rbench.tables.frame import format_summary
 
         if (self.failed and not self.complete) or not len(
             self.summary
         ):  # a suite without attacks has tables of another kind
             return html_paragraphs(["\n\n".join(self.tables), *self._said()])
-        changed = self.frame[self.frame["status"] == "succeeded"].head(EXAMPLES)
-        return html_frame(for_people(self.summary)) + html_examples(changed) + html_paragraphs(self._said())
+        changed = self.frame[self.frame["status"] == "succeeded"].head(CHANGED_SHOWN)
+        return html_frame(format_summary(self.summary)) + html_examples(changed) + html_paragraphs(self._said())
 
 
-def run_prepared(prepared: Prepared, options: Options, progress: Progress, *, report: bool = False) -> RunResult:
+def run_prepared(prepared: PreparedSuite, options: Options, progress: Progress, *, report: bool = False) -> RunResult:
     """Run a prepared suite, beside other processes that run it in the same folder; see `rbench.api.run`.
 
     With `report`, the RUN's report is written at the end.
     """
-    with ran(prepared, options, progress) as found:
-        return result_of(found, options, progress, report=report)
+    with ran(prepared, options, progress) as run_outcome:
+        return build_result(run_outcome, options, progress, report=report)
 
 
-def result_of(found: Ran, options: Options, progress: Progress, *, report: bool) -> RunResult:
+def build_result(run_outcome: RunOutcome, options: Options, progress: Progress, *, report: bool) -> RunResult:
     """Return the result of what ran. If no other process works on the rest, its tables and figures are written."""
-    run, now = found.run, standing(found.run.store, found.run.prepared.plan)
-    unfinished = found.elsewhere or found.submitted
+    run, statuses = run_outcome.run, load_statuses(run_outcome.run.store, run_outcome.run.prepared.plan)
+    unfinished = run_outcome.elsewhere or run_outcome.submitted
     return RunResult(
         run.prepared.run,
-        sum(job.key in now.done for job in run.jobs),
-        found.failed,
-        found.skipped,
-        errored=errored(run.store, now, run.jobs),
-        flags=Flags(run.prepared.plan, now.records, found.run.store).raised_notes(run.jobs),
-        elsewhere=found.elsewhere,
-        others=found.others,
-        left=found.left,
-        submitted=found.submitted,
-        **({} if unfinished else _made(run.prepared, options, run.store, now, progress, report=report)),
+        sum(job.key in statuses.done for job in run.jobs),
+        run_outcome.failed,
+        run_outcome.skipped,
+        errored=count_errored(run.store, statuses, run.jobs),
+        flags=Flags(run.prepared.plan, statuses.records, run_outcome.run.store).raised_notes(run.jobs),
+        elsewhere=run_outcome.elsewhere,
+        others=run_outcome.others,
+        left=run_outcome.left,
+        submitted=run_outcome.submitted,
+        **({} if unfinished else _write_results(run.prepared, options, run.store, statuses, progress, report=report)),
     )
 
 
-def _made(
-    prepared: Prepared, options: Options, store: Store, found: Standing, progress: Progress, *, report: bool
+def _write_results(
+    prepared: PreparedSuite,
+    options: Options,
+    store: RunStore,
+    statuses: JobStatuses,
+    progress: Progress,
+    *,
+    report: bool,
 ) -> dict[str, Any]:
     """Write the suite's tables and figures, judge its claims, and write the report if wanted; for `RunResult`."""
-    results = Results(store, prepared.plan, found, Metrics(Registry(options.include)))
+    results = Results(store, prepared.plan, statuses, MetricCatalogue(Registry(options.include)))
     tables = _write_tables(prepared, store, results, progress)
     figures = write_figures(results, prepared.loaded.modules, progress.note)
-    claims = _claims(results)
-    page, why = write_beside(results, Registry(options.include), texts=store.texts) if report else (None, "")
+    claims = _summarize_claims(results)
+    report_file, why = write_into_run(results, Registry(options.include), texts=store.texts) if report else (None, "")
     if why:
         progress.note(why)
-    return {"tables": tables, "figures": figures, "claims": claims, "report": page}
+    return {"tables": tables, "figures": figures, "claims": claims, "report": report_file}
 
 
-def _claims(results: Results) -> list[str]:
+def _summarize_claims(results: Results) -> list[str]:
     """Return what a run says of its claims, and of differences between its encoders where it has several."""
     if not results.plan.suite.claims and len(results.plan.suite.lineup) < 2:
         return []
-    from rbench.verdicts.claims import summary
+    from rbench.verdicts.claims import summarise_claims
 
-    return summary(results)
+    return summarise_claims(results)
 
 
-def _write_tables(prepared: Prepared, store: Store, results: Results, progress: Progress) -> list[str]:
+def _write_tables(prepared: PreparedSuite, store: RunStore, results: Results, progress: Progress) -> list[str]:
     """Write the suite's tables in every format under RUN/tables; return them as markdown.
 
     A measure that has nothing to show yet is named in a note.
     """
     suite = prepared.plan.suite
-    asked = {"sts": suite.evaluations, CONTRAST: prepared.loaded.sets_of(CONTRAST), "positives": suite.build}
+    makers = {"sts": suite.evaluations, CONTRAST: prepared.loaded.sets_of(CONTRAST), "positives": suite.build}
     scored = (prepared.loaded.tasks[name].of_kind.has_scores for name in suite.tasks)
-    asked["advsts"] = suite.attacks if any(scored) else ()
-    measures = {wanted.metric for wanted in suite.tables if wanted.metric not in results.metrics} - asked.keys()
-    wanted_tables = [one for one in suite.tables if one.metric in measures or asked.get(one.metric, suite.attacks)]
+    makers["advsts"] = suite.attacks if any(scored) else ()
+    measures = {wanted.metric for wanted in suite.tables if wanted.metric not in results.metrics} - makers.keys()
+    wanted_tables = [spec for spec in suite.tables if spec.metric in measures or makers.get(spec.metric, suite.attacks)]
     if not prepared.plan.texts:
-        wanted_tables = [wanted for wanted in wanted_tables if not kept_texts.shown_by(wanted)]
+        wanted_tables = [wanted for wanted in wanted_tables if not kept_texts.shows_texts(wanted)]
     if not wanted_tables:
         return []
     shown: list[str] = []
     for wanted in wanted_tables:
         try:
-            table = made(results, wanted)
+            table = build_table(results, wanted)
         except StoreError as error:
             if wanted.metric not in measures:
                 raise
@@ -238,19 +244,19 @@ def _write_tables(prepared: Prepared, store: Store, results: Results, progress: 
             continue
         name = folder_name(wanted.label)
         for fmt, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv"), ("json", "json")):
-            how = wanted if fmt in ("markdown", "latex") else wanted.model_copy(update={"bold": None})
-            text = rendered(table, results, how, fmt, TableLook())
+            format_spec = wanted if fmt in ("markdown", "latex") else wanted.model_copy(update={"bold": None})
+            text = render_built_table(table, results, format_spec, fmt, TableLook())
             store.write_table(f"{name}.{ending}", text)
             if fmt == "markdown":
                 shown.append(text)
         attacked = wanted.metric in results.metrics and results.metrics[wanted.metric].of != "victims"
-        if attacked and wanted.bold in (None, "significant") and len(table.rows) <= MOST:
-            said = reading(for_readers(table, results))
-            shown[-1] += f"\nIn short: {said}\n" if said is not None else ""
+        if attacked and wanted.bold in (None, "significant") and len(table.rows) <= MAX_ROWS:
+            sentence = read_table(for_readers(table, results))
+            shown[-1] += f"\nIn short: {sentence}\n" if sentence is not None else ""
     return shown
 
 
-SHOWN = 20
+EXAMPLES_SHOWN = 20
 """Examples that a notebook or a terminal shows; `frame` has all."""
 
 
@@ -279,14 +285,14 @@ class AttackResult:
         from rbench.tables.frame import outcomes_frame
 
         names = {"victim": self.victim, "attack": self.attack, "seed": self.seed}
-        found = outcomes_frame(self.outcomes, self.task.columns, names)
+        outcomes = outcomes_frame(self.outcomes, self.task.columns, names)
         named = {
             "label": "label_name",
             "original_prediction": "original_name",
             "perturbed_prediction": "perturbed_name",
         }
         labels = dict(enumerate(self.task.labels))
-        return found.assign(**{new: found[old].map(labels).astype("string") for old, new in named.items()})
+        return outcomes.assign(**{new: outcomes[old].map(labels).astype("string") for old, new in named.items()})
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -294,33 +300,33 @@ class AttackResult:
 
         Shares are in 0..1. `n` is the number of texts that the victim classified correctly, so that they were attacked.
         """
-        from rbench.tables.frame import frame_of, measures
+        from rbench.tables.frame import summarise, summary_rows_frame
 
-        row = {"victim": self.victim, "attack": self.attack, "seed": self.seed, **measures(Tally.of(self.outcomes))}
-        return frame_of([row], ("victim", "attack", "seed"))
+        row = {"victim": self.victim, "attack": self.attack, "seed": self.seed, **summarise(Tally.of(self.outcomes))}
+        return summary_rows_frame([row], ("victim", "attack", "seed"))
 
     def table(self) -> str:
         """Return the summary as a markdown table, with shares in percent."""
-        from rbench.tables.frame import for_people, markdown
+        from rbench.tables.frame import format_summary, render_markdown
 
-        return markdown(for_people(self.summary.drop(columns="seed")))
+        return render_markdown(format_summary(self.summary.drop(columns="seed")))
 
-    def _changed(self) -> list[Outcome]:
+    def _examples_to_show(self) -> list[Outcome]:
         """Return the examples to show: the successes, or if there are none the first."""
         hit = [outcome for outcome in self.outcomes if outcome.status == "succeeded"]
-        return (hit or [*self.outcomes])[:SHOWN]
+        return (hit or [*self.outcomes])[:EXAMPLES_SHOWN]
 
-    def _more(self) -> str:
-        there = sum(outcome.status == "succeeded" for outcome in self.outcomes) or len(self.outcomes)
-        return f"{SHOWN} of {there} are shown; .frame has all" if there > SHOWN else ""
+    def _note_of_rest(self) -> str:
+        total = sum(outcome.status == "succeeded" for outcome in self.outcomes) or len(self.outcomes)
+        return f"{EXAMPLES_SHOWN} of {total} are shown; .frame has all" if total > EXAMPLES_SHOWN else ""
 
     def _lines(self) -> list[str]:
         lines = []
-        for outcome in self._changed():
+        for outcome in self._examples_to_show():
             after = outcome.perturbed or outcome.original or ()
-            texts = (marked(old, new) for old, new in zip(outcome.original or (), after, strict=True))
+            texts = (mark_changes(old, new) for old, new in zip(outcome.original or (), after, strict=True))
             lines.append(f"{outcome.example_id} {self._headline(outcome)}: {' | '.join(texts)}")
-        return [*lines, self._more()] if self._more() else lines
+        return [*lines, self._note_of_rest()] if self._note_of_rest() else lines
 
     def _headline(self, outcome: Outcome) -> str:
         def name(label: int | None) -> str:
@@ -339,12 +345,12 @@ class AttackResult:
         return self.table()
 
     def _repr_html_(self) -> str:
-        from rbench.tables.frame import for_people
+        from rbench.tables.frame import format_summary
 
-        shown = {outcome.example_id for outcome in self._changed()}
+        shown = {outcome.example_id for outcome in self._examples_to_show()}
         rows = self.frame[self.frame["example_id"].isin(shown)]
-        summary = html_frame(for_people(self.summary.drop(columns="seed")))
-        return summary + html_examples(rows, self.task.labels) + html_paragraphs([*self.notes, self._more()])
+        summary = html_frame(format_summary(self.summary.drop(columns="seed")))
+        return summary + html_examples(rows, self.task.labels) + html_paragraphs([*self.notes, self._note_of_rest()])
 
 
 _OLD = "background: #ffd7d5; color: #82071e"
@@ -379,7 +385,7 @@ def html_paragraphs(texts: Iterable[str]) -> str:
 def html_marked(original: str, perturbed: str) -> str:
     """Return a changed text: old words struck through on red, new ones bold on green."""
     parts = []
-    for old, new in changes(original, perturbed):
+    for old, new in iter_changes(original, perturbed):
         if old == new:
             parts.append(html_escape(old))
             continue
@@ -398,14 +404,16 @@ def html_examples(rows: pd.DataFrame, labels: Sequence[str] = ()) -> str:
     """
     names = [name for name in ("encoder", "task", "attack") if name in rows and rows[name].nunique() > 1]
     header = [*names, "example", "status", "label", "predicted", "queries", "text"]
-    return html_table(header, (_cells(row, names, labels) for row in rows.to_dict("records"))) if len(rows) else ""
+    return (
+        html_table(header, (_example_cells(row, names, labels) for row in rows.to_dict("records"))) if len(rows) else ""
+    )
 
 
-def _cells(row: Mapping[Any, Any], names: Sequence[str], labels: Sequence[str]) -> list[str]:
+def _example_cells(row: Mapping[Any, Any], names: Sequence[str], labels: Sequence[str]) -> list[str]:
     before, after = (_label_name(row[key], labels) for key in ("original_prediction", "perturbed_prediction"))
-    said = [str(row[name]) for name in (*names, "example_id", "status")]
-    said += [_label_name(row["label"], labels), f"{before} → {after}" if after else before, str(row["num_queries"])]
-    return [*map(html_escape, said), _example_text(row)]
+    cells = [str(row[name]) for name in (*names, "example_id", "status")]
+    cells += [_label_name(row["label"], labels), f"{before} → {after}" if after else before, str(row["num_queries"])]
+    return [*map(html_escape, cells), _example_text(row)]
 
 
 def _label_name(label: Any, labels: Sequence[str]) -> str:
@@ -430,7 +438,7 @@ def _example_text(row: Mapping[Any, Any]) -> str:
     )
 
 
-COLUMNS = (
+LOG_COLUMNS = (
     "original_text",
     "perturbed_text",
     "original_score",
@@ -442,7 +450,7 @@ COLUMNS = (
     "result_type",
 )
 """The columns of TextAttack's CSVLogger, in its order."""
-NAMES = ("encoder", "finetune", "task", "attack", "train_seed", "seed")
+RUN_COLUMNS = ("encoder", "finetune", "task", "attack", "train_seed", "seed")
 _TYPES = {"succeeded": "Successful", "failed": "Failed", "skipped": "Skipped", "errored": "Errored"}
 _SPLIT = "<SPLIT>"
 """What stands between the columns of a text, as in TextAttack's log."""
@@ -453,11 +461,10 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
 
     The columns are those of `textattack.loggers.CSVLogger`, and changed words stand in `[[...]]`. Marked are the words
     that `rbench.system.changes` counts, where TextAttack marks by position all words behind one that was split or
-    deleted. Before them come
-    `id`, the example's id, and for a RUN also encoder, finetune, task, attack, train_seed and seed. Scores are empty,
-    because RUNs hold predictions and no probabilities. Text that a spreadsheet would take for a formula (`=1+1`) has an
-    apostrophe before it. Examples on which the attack raised an exception have the result
-    type Errored, which TextAttack does not log.
+    deleted. Before them come `id`, the example's id, and for a RUN also encoder, finetune, task, attack, train_seed and
+    seed. Scores are empty, because RUNs hold predictions and no probabilities. Text that a spreadsheet would take for a
+    formula (`=1+1`) has an apostrophe before it. Examples on which the attack raised an exception have the result type
+    Errored, which TextAttack does not log.
 
     Args:
         results: the folder of a RUN, or several, what `rbench.run` returned, or what `rbench.attack` returned.
@@ -471,23 +478,20 @@ def write_textattack_csv(results: Runs | RunResult | AttackResult, path: str | o
     rows: Iterator[dict[str, Any]]
     if isinstance(results, AttackResult):
         columns = results.task.columns
-        rows = (_row(outcome, columns) for outcome in results.outcomes)
+        rows = (_log_row(outcome, columns) for outcome in results.outcomes)
     else:
-        names, rows = NAMES, _of_run(results.run if isinstance(results, RunResult) else results)
-    where, kept = path_of("path", path), list(rows)
-    try:
-        with where.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ("id", *names, *COLUMNS), quoting=csv.QUOTE_NONNUMERIC)
-            writer.writeheader()
-            writer.writerows({name: escaped(value) for name, value in row.items()} for row in kept)
-    except OSError as error:
-        raise PlanError(f"{where} cannot be written: {error.strerror}") from error
-    return where
+        names, rows = RUN_COLUMNS, _run_rows(results.run if isinstance(results, RunResult) else results)
+    target, all_rows = expand_path(path), list(rows)
+    with target.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, ("id", *names, *LOG_COLUMNS), quoting=csv.QUOTE_NONNUMERIC)
+        writer.writeheader()
+        writer.writerows({name: escaped(value) for name, value in row.items()} for row in all_rows)
+    return target
 
 
-def _of_run(runs: Runs) -> Iterator[dict[str, Any]]:
+def _run_rows(runs: Runs) -> Iterator[dict[str, Any]]:
     results = results_of(runs)
-    for cell in grid(results).cells.values():
+    for cell in attack_grid(results).cells.values():
         for run in cell.runs:
             assert run.job.attacking is not None
             named = (cell.encoder, cell.finetune, cell.task, cell.attack, run.train_seed, run.job.seed)
@@ -499,18 +503,18 @@ def _of_run(runs: Runs) -> Iterator[dict[str, Any]]:
             for outcome in outcomes:
                 if outcome.original is None:
                     raise StoreError(f"{results.root} holds no texts, and TextAttack's log consists of them")
-                yield dict(zip(NAMES, named, strict=True)) | _row(outcome, run.spec.task.columns)
+                yield dict(zip(RUN_COLUMNS, named, strict=True)) | _log_row(outcome, run.spec.task.columns)
 
 
-def _row(outcome: Outcome, columns: Sequence[str]) -> dict[str, Any]:
+def _log_row(outcome: Outcome, columns: Sequence[str]) -> dict[str, Any]:
     before = outcome.original or ()
     after = before if outcome.perturbed is None else outcome.perturbed
     old, new = _marked_words(before, after)
     final = outcome.perturbed_prediction
     return {
         "id": outcome.example_id,
-        "original_text": _in_one(old, columns),
-        "perturbed_text": "" if outcome.status == "errored" else _in_one(new, columns),
+        "original_text": _join_columns(old, columns),
+        "perturbed_text": "" if outcome.status == "errored" else _join_columns(new, columns),
         "original_score": None,
         "perturbed_score": None,
         "original_output": outcome.original_prediction,
@@ -521,7 +525,7 @@ def _row(outcome: Outcome, columns: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _in_one(texts: Sequence[str], columns: Sequence[str]) -> str:
+def _join_columns(texts: Sequence[str], columns: Sequence[str]) -> str:
     """Return the columns of a text in one, with their names where there are several, as TextAttack's log has them."""
     if len(texts) > 1:
         texts = [f"[[[[{name.capitalize()}]]]]: {text}" for name, text in zip(columns, texts, strict=True)]
@@ -530,21 +534,24 @@ def _in_one(texts: Sequence[str], columns: Sequence[str]) -> str:
 
 def _marked_words(before: Sequence[str], after: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the columns of both texts, with `[[...]]` around the words that changed."""
-    from rbench.words.substitution.segmentation import spans_of
+    from rbench.words.substitution.segmentation import find_words
 
     marked: tuple[list[str], list[str]] = ([], [])
     for texts in zip(before, after, strict=True):
-        spans = [[(start, end) for _, start, end in spans_of([text])] for text in texts]
-        old, new = ([text[start:end] for start, end in own] for text, own in zip(texts, spans, strict=True))
-        blocks = differing(old, new)
+        spans = [[(start, end) for _, start, end in find_words([text])] for text in texts]
+        old, new = (
+            [text[start:end] for start, end in word_spans] for text, word_spans in zip(texts, spans, strict=True)
+        )
+        blocks = differing_blocks(old, new)
         places = [i for i, j, _, _ in blocks for i in range(i, j)], [k for _, _, k, m in blocks for k in range(k, m)]
-        for text, own, which, found in zip(texts, spans, places, marked, strict=True):
-            found.append(_with_marks(text, [own[i] for i in which]))
+        for text, word_spans, changed, marked_texts in zip(texts, spans, places, marked, strict=True):
+            marked_texts.append(_mark_spans(text, [word_spans[i] for i in changed]))
     return marked
 
 
-def _with_marks(text: str, spans: Sequence[tuple[int, int]]) -> str:
+def _mark_spans(text: str, spans: Sequence[tuple[int, int]]) -> str:
     """Put marks around spans, the last one first."""
+    # The last word first: a mark shifts all that stands behind it, and the other spans stay valid.
     for start, end in reversed(spans):
         text = f"{text[:start]}[[{text[start:end]}]]{text[end:]}"
     return text

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api import call_options
-from rbench.api.results import RunResult, result_of, run_prepared
+from rbench.api.results import RunResult, build_result, run_prepared
 from rbench.errors import MissingInputs, PlanError
-from rbench.plan.prepare import Options, Prepared, prepare_loaded
+from rbench.execution.run import check_device
+from rbench.plan.prepare import Options, PreparedSuite, prepare_loaded
 from rbench.schema import Suite
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.runs.store import check_same_suite
-from rbench.system.progress import Progress, shown
+from rbench.system.progress import Progress, show_progress
 
 if TYPE_CHECKING:
     from rbench.execution.cluster.executor import Executor
-    from rbench.execution.spread import Request
+    from rbench.execution.spread import RunRequest
 
 
 def run(
@@ -35,64 +36,76 @@ def run(
             {"encoders": ["mini-bert"], "tasks": ["mini-sentiment"], "attacks": ["pwws"]}, or a `Suite`. The default
             of the key `name` is the name of the folder `out`, or else "suite".
         options: how to run it; None: the defaults, and the search paths of RBENCH_DATA, RBENCH_MODELS, RBENCH_INCLUDE.
-        executor: "inline" runs the jobs in this process. "local", "slurm" and "ray" start processes that do; an
-            `rbench.api.Executor`, or a mapping of its fields, says more.
+        executor: "inline" runs the jobs in this process. "local", "slurm" and "ray" start processes that run them. To
+            set their options, give an `rbench.api.Executor`, or a mapping of its fields.
         progress: True shows it: below a notebook's cell, as bars on a terminal, elsewhere as lines on standard error.
             False shows nothing. A `rbench.system.progress.Progress` receives it.
         settings: single fields of `Options`, such as out="RUN", limit=20, device="cuda", profile="local", workers=4.
 
-    Raises RbenchError before any work if the suite, an option or a resource is wrong. A job that fails while running is
-    recorded and listed in the result, and the jobs that do not need it still run.
+    A job that fails is recorded and listed in the result, and the jobs that do not need it still run.
+
+    Raises:
+        RbenchError: the suite, an option or a resource is wrong. This shows before any job runs.
     """
-    options = call_options.options_of(options, settings)
-    where = None
-    if executor not in (None, "inline"):
+    options = call_options.resolve_options(options, settings)
+    chosen_executor = None
+    if executor not in (None, "inline"):  # the usual case needs no import of executors
         from rbench.execution.cluster.executor import executor_of
 
-        where = executor_of(executor)
-    with shown(progress) as receiver:
-        if where is not None and where.kind != "inline":
-            from rbench.execution.spread import check, spread  # a run in this process starts no others
+        chosen_executor = executor_of(executor)
+    with show_progress(progress) as receiver:
+        # An `Executor` and a mapping may say "inline", too.
+        if chosen_executor is not None and chosen_executor.kind != "inline":
+            from rbench.execution.spread import check_executor, spread  # only needed to start processes
 
-            check(where)
-            prepared = prepared_run(suite, options)
-            content = call_options.content(suite, prepared.plan.suite.name)
-            return result_of(spread(content, prepared, options, where, receiver), options, receiver, report=True)
-        return run_prepared(prepared_run(suite, options), options, receiver, report=True)
+            check_executor(chosen_executor)
+            prepared = prepare_run(suite, options)
+            content = call_options.suite_content(suite, prepared.plan.suite.name)
+            run_outcome = spread(content, prepared, options, chosen_executor, receiver)
+            return build_result(run_outcome, options, receiver, report=True)
+        check_device(options.device)
+        return run_prepared(prepare_run(suite, options), options, receiver, report=True)
 
 
-def prepared_run(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
-    """Prepare a suite for its RUN. Raises PlanError where its folder holds a RUN of another suite."""
-    prepared = prepared_for(suite, options)
+def prepare_run(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> PreparedSuite:
+    """Prepare a suite, and check that its folder can continue or take this RUN.
+
+    Raises PlanError or StoreError if the folder holds a RUN of another suite, and what `prepare_suite` raises.
+    """
+    prepared = prepare_suite(suite, options)
     if not options.fresh:
         check_same_suite(prepared.run, prepared.loaded.suite.name)
-        if options.out is None:  # who names a folder has decided
-            Store(prepared.run).check_suite(prepared.loaded.path)
+        if options.out is None:  # the default folder has the suite's name, and two suites may have one name
+            RunStore(prepared.run).check_suite(prepared.loaded.path)
     return prepared
 
 
-def prepared_for(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> Prepared:
-    """Prepare a suite that a call names or gives.
+def prepare_suite(suite: str | Path | Mapping[str, Any] | Suite, options: Options) -> PreparedSuite:
+    """Load a suite and make its plan. Does not look at what its folder holds; `prepare_run` does.
 
-    Raises ResourceError where inputs are missing; where many are, it tells them in three lines.
+    Raises ResourceError if inputs are missing. If many inputs of a suite in a file are, the message does not list them
+    but says how many, which profiles can run instead, and the command that lists them.
     """
-    loaded = call_options.loaded(suite, options)
+    loaded = call_options.load_suite(suite, options)
     try:
         return prepare_loaded(loaded, options)
     except MissingInputs as error:
-        if not isinstance(suite, str | Path):
+        if not isinstance(suite, str | Path):  # the short message names a command, which a suite in memory has not
             raise
-        from rbench.api.missing_inputs import told
+        from rbench.api.missing_inputs import shorten_error
 
-        raise told(error, suite, options) from error
+        raise shorten_error(error, suite, options) from error
 
 
-def work(request: Request, progress: Progress) -> RunResult:
-    """Run the suite beside the other processes. Raises PlanError if it has another plan on this machine."""
-    from rbench.execution.spread import told_apart  # which a run in one process does not need
+def run_request(request: RunRequest, progress: Progress) -> RunResult:
+    """Do the work of one of the processes that share a RUN: run those of its jobs that no other process has taken.
 
-    prepared = prepared_for(request.suite, request.options)
-    if told_apart(prepared.plan) != request.plan:
+    Raises PlanError if the suite gives another plan on this machine than on the one that sent the request.
+    """
+    from rbench.execution.spread import digest_without_texts  # not needed by a run in one process
+
+    prepared = prepare_suite(request.suite, request.options)
+    if digest_without_texts(prepared.plan) != request.plan:
         raise PlanError(
             f"{prepared.run}: the plan is another one on this machine. Give all machines the same data, weights "
             "and versions of rbench and its packages; `rbench status --environment SUITE` says on each what it finds "

@@ -8,6 +8,7 @@ trained = api.train("simcse", base="minilm", data="my.txt", settings=["temperatu
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,34 +17,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench import config as loading
-from rbench.api.call_options import options_of
+from rbench.api.call_options import resolve_options
 from rbench.config.code import find
-from rbench.config.encoders import absolute, is_model, problem
-from rbench.config.files import Files
-from rbench.config.positions import Positioned, Problems
-from rbench.config.registry import NAME, Registry, nearest, unknown
-from rbench.config.suite import setting
+from rbench.config.encoders import absolute_path, is_model, model_problem
+from rbench.config.files import RegistryFiles
+from rbench.config.positions import PositionedData, Problems
+from rbench.config.registry import NAME, Registry, nearest_names, unknown_message
+from rbench.config.suite import parse_setting
 from rbench.encoders.locate import locate
-from rbench.encoders.model_metadata import stated
+from rbench.encoders.model_metadata import read_metadata
 from rbench.errors import JobError, PlanError, ResourceError, SuiteError
 from rbench.execution.publish import encoder as exporting
-from rbench.execution.run import device_of, ran
-from rbench.plan.lineage import chain, effective, trained_root, weights_source
-from rbench.plan.prepare import Options, Prepared, prepare_loaded
+from rbench.execution.run import check_device, ran, resolve_device
+from rbench.plan.lineage import as_loaded, chain_of_bases, find_trained_root, find_weights_source
+from rbench.plan.prepare import Options, PreparedSuite, prepare_loaded
 from rbench.schema import IN_DOMAIN, EncoderSpec, KindName, Record, TrainSpec, is_text_file
 from rbench.schema.unlisted import is_path
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system import scratch
-from rbench.system.digests import Watch
-from rbench.system.progress import Progress, Silent, shown
+from rbench.system.digests import PlaceWatch
+from rbench.system.progress import Progress, SilentProgress, show_progress
 from rbench.train import objectives as modules
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
 
 
-LOGS = Path("results/logs")
+LOGS_FOLDER = Path("results/logs")
 """The folder for tracker files of `train` and `export`. Suites have it in their RUN."""
 
 
@@ -67,9 +68,9 @@ class Trained:
     @property
     def learned(self) -> tuple[str, ...]:
         """What the training did and what it means, a sentence a line; empty where nothing was measured."""
-        from rbench.train.learned import learned
+        from rbench.train.learned import describe_training
 
-        return tuple(learned(self.record)) if self.record is not None else ()
+        return tuple(describe_training(self.record)) if self.record is not None else ()
 
 
 def train(
@@ -112,21 +113,24 @@ def train(
         JobError: the training failed.
     """
     options = options or Options()
+    check_device(options.device)
     registry = Registry(options.include)
     args = AdHocArgs(base, data, tuple(settings), steps, epochs, seed, name)
-    own = entry(what, args, registry, options.models, exported=out is not None)
+    new_entry = build_ad_hoc_entry(what, args, registry, options.models, exported=out is not None)
     if out is not None:
         exporting.check_place(Path(out), force=force)
-    chosen, prepared = _prepared(own.data["name"] if own is not None else what, registry, options, own)
-    root = trained_root(chosen, prepared.loaded.encoders)
+    chosen, prepared = _prepare_encoder(
+        new_entry.data["name"] if new_entry is not None else what, registry, options, new_entry
+    )
+    root = find_trained_root(chosen, prepared.loaded.encoders)
     if root is None and out is None:
-        raise PlanError(_not_ours(chosen, prepared))
+        raise PlanError(_why_not_trained(chosen, prepared))
     if out is not None:
-        exporting.check_spec(effective(chosen, prepared.loaded.encoders))
+        exporting.check_spec(as_loaded(chosen, prepared.loaded.encoders))
     exported = None if out is None else Path(out)
-    with _weights(chosen, prepared, options, progress) as (record, weights):
+    with _open_weights(chosen, prepared, options, progress) as (record, weights):
         dim = _export(chosen, prepared, weights, record, exported, force=force) if exported is not None else None
-    text = loading.as_yaml(own.data) if own is not None else ""
+    text = loading.as_yaml(new_entry.data) if new_entry is not None else ""
     return Trained(chosen, root or chosen, record, weights, text, exported, dim)
 
 
@@ -134,21 +138,21 @@ def train(
 class ListedObjective:
     """A training objective: its listing, and its options with their defaults."""
 
-    listed: loading.Listed
+    listed: loading.ListedFile
     options: dict[str, Any]
 
 
 def objectives(registry: Registry | None = None) -> list[ListedObjective]:
     """List all training objectives by name. If one cannot be imported, its title says what is wrong."""
     registry = registry or Registry()
-    found = []
+    entries = []
     for listed in loading.catalogue("objectives", registry):
         try:
-            options = modules.option_defaults(loading.checked(find("objectives", listed.name, registry)).Options)
+            options = modules.option_defaults(loading.open_checked(find("objectives", listed.name, registry)).Options)
         except SuiteError:
             options = {}
-        found.append(ListedObjective(listed, options))
-    return found
+        entries.append(ListedObjective(listed, options))
+    return entries
 
 
 def export(
@@ -175,15 +179,15 @@ def export(
     """
     options = options or Options()
     exporting.check_place(Path(folder), force=force)
-    encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
+    encoder, prepared = _prepare_encoder(encoder, Registry(options.include), options, None)
     # A folder is planned first: its own files say how it pools.
-    exporting.check_spec(effective(encoder, prepared.loaded.encoders))
-    with _weights(encoder, prepared, options, progress) as (record, weights):
+    exporting.check_spec(as_loaded(encoder, prepared.loaded.encoders))
+    with _open_weights(encoder, prepared, options, progress) as (record, weights):
         return _export(encoder, prepared, weights, record, Path(folder), force=force)
 
 
 def load_encoder(
-    encoder: str,
+    encoder: str | os.PathLike[str],
     *,
     kind: KindName | None = None,
     device: str = "auto",
@@ -195,7 +199,8 @@ def load_encoder(
     An encoder that rbench trains comes from the cache, and is trained first if it is not there.
 
     Args:
-        encoder: a name, or a label as tables and jobs have it, `simcse-mini[seed=1]`.
+        encoder: a name, a folder (./mine) or a hub id (OWNER/NAME); or a label as tables and jobs have it,
+            `simcse-mini[seed=1]`.
         kind: the kind of task whose texts are read (`ranking`, `sts`, `classification`), where the encoder has a prompt
             for each; None: of no task.
         device: `auto`, `cpu` or `cuda`.
@@ -208,24 +213,28 @@ def load_encoder(
     """
     from rbench.encoders import load
 
-    options = options_of(None, {**settings, "device": device})
-    if not isinstance(encoder, str):
-        raise PlanError(f"encoder={encoder!r}: expected the name of an encoder (`rbench list encoders`), as text")
-    encoder, prepared = _prepared(encoder, Registry(options.include), options, None)
-    spec, on = effective(encoder, prepared.loaded.encoders), device_of(options.device)
-    trains = trained_root(encoder, prepared.loaded.encoders) is not None
-    with shown(trains and progress) as receiver, _weights(encoder, prepared, options, receiver) as (_, weights):
+    options = resolve_options(None, {**settings, "device": device})
+    if isinstance(encoder, os.PathLike):
+        encoder = str(Path(encoder).expanduser().absolute())
+    encoder, prepared = _prepare_encoder(encoder, Registry(options.include), options, None)
+    spec, on = as_loaded(encoder, prepared.loaded.encoders), resolve_device(options.device)
+    trains = find_trained_root(encoder, prepared.loaded.encoders) is not None
+    with (
+        show_progress(trains and progress) as receiver,
+        _open_weights(encoder, prepared, options, receiver) as (_, weights),
+    ):
         return load(spec, weights, device=on, kind=kind)
 
 
-def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned | None) -> tuple[str, Prepared]:
-    """Plan the encoder `wanted` as a suite would, with only the jobs that make its weights.
+def load_entry(
+    wanted: str, registry: Registry, new_entry: PositionedData | None = None
+) -> tuple[str, loading.LoadedSuite]:
+    """Return the label of the encoder `wanted`, and a suite that has it alone. No weights are looked for.
 
     A suite needs work, so it evaluates on a task of the embedded world, which is always there and for which any encoder
-    will do. A `seed` in a label is that of `train_seeds`, so each draw in a table is found under its label. Returns the
-    encoder's label too.
+    will do. A `seed` in a label is that of `train_seeds`, so each draw in a table is found under its label.
     """
-    choice = loading.of_label(wanted)
+    choice = loading.parse_label(wanted)
     others = {name: value for name, value in choice.options.items() if name != "seed"}
     suite = {
         "name": "train",
@@ -234,11 +243,21 @@ def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned
         "resources": "mini",
         "train_seeds": [choice.options["seed"]] if "seed" in choice.options else [],
     }
-    made: Mapping[str, Positioned] = {choice.name: own} if own is not None else {}
-    loaded = loading.load_mapping(suite, registry=registry, origin="rbench train" if own else "encoder", own=made)
+    own_entries: Mapping[str, PositionedData] = {choice.name: new_entry} if new_entry is not None else {}
+    loaded = loading.load_mapping(
+        suite, registry=registry, origin="rbench train" if new_entry else "encoder", own=own_entries
+    )
     (base,) = loaded.suite.encoders
-    encoder = next((label for label, draw in loaded.draws.items() if draw.encoder == base), base)
-    if (root := trained_root(encoder, loaded.encoders)) in loaded.in_domain:
+    return next((label for label, draw in loaded.draws.items() if draw.encoder == base), base), loaded
+
+
+def _prepare_encoder(
+    wanted: str, registry: Registry, options: Options, new_entry: PositionedData | None
+) -> tuple[str, PreparedSuite]:
+    """Plan the encoder `wanted` as a suite would, with only the jobs that make its weights. Returns its label too."""
+    check_device(options.device)
+    encoder, loaded = load_entry(wanted, registry, new_entry)
+    if (root := find_trained_root(encoder, loaded.encoders)) in loaded.in_domain:
         raise PlanError(
             f"encoder {root} is trained on the texts of the task that it is fine-tuned on (data: {IN_DOMAIN}). Name "
             f"a task or a corpus: rbench train {root} --data TASK. A suite takes each of its tasks in turn."
@@ -246,52 +265,56 @@ def _prepared(wanted: str, registry: Registry, options: Options, own: Positioned
     try:
         prepared = prepare_loaded(loaded, options)
     except ResourceError as error:
-        raise ResourceError(f"{error}{_base_hint(own, registry)}") from error
+        raise ResourceError(f"{error}{_base_hint(new_entry, registry)}") from error
     jobs = tuple(job for job in prepared.plan.jobs if job.pretraining is not None)
     return encoder, dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": jobs}), notes=[])
 
 
-def _base_hint(own: Positioned | None, registry: Registry) -> str:
+def _base_hint(new_entry: PositionedData | None, registry: Registry) -> str:
     """Suggest encoders of the registry with names like a base that was not found."""
-    base = own.data["base"] if own is not None else None
+    base = new_entry.data["base"] if new_entry is not None else None
     known = registry.names("encoders")
-    close = nearest(base, known) if base is not None and "/" not in base and base not in known else []
+    close = nearest_names(base, known) if base is not None and "/" not in base and base not in known else []
     return f"\nEncoders of the registry that are called like {base}: {', '.join(close)}." if close else ""
 
 
 @contextmanager
-def _weights(
-    encoder: str, prepared: Prepared, options: Options, progress: Progress | None
+def _open_weights(
+    encoder: str, prepared: PreparedSuite, options: Options, progress: Progress | None
 ) -> Iterator[tuple[Record | None, Path | str]]:
     """Give the record of an encoder's training, if rbench trains it, and its weights. What is not in the cache is
     trained."""
-    root = trained_root(encoder, prepared.loaded.encoders)
+    root = find_trained_root(encoder, prepared.loaded.encoders)
     if root is None:
-        with Watch().reading(prepared.places.weights[encoder]) as where:
+        with PlaceWatch().reading(prepared.places.weights[encoder]) as where:
             yield None, where
         return
-    job = next(one for one in prepared.plan.jobs if one.pretraining and one.pretraining.encoder.name == root)
-    options = dataclasses.replace(options, logs=options.logs or LOGS)  # the RUN below is temporary
+    job = next(
+        candidate
+        for candidate in prepared.plan.jobs
+        if candidate.pretraining and candidate.pretraining.encoder.name == root
+    )
+    options = dataclasses.replace(options, logs=options.logs or LOGS_FOLDER)  # the RUN below is temporary
     cache = WeightCache(default_cache())
     if cache.has(job.key):  # then the jobs that it needs are not needed
         prepared = dataclasses.replace(prepared, plan=prepared.plan.model_copy(update={"jobs": (job,)}))
-    with scratch.folder("train") as folder:
-        with ran(dataclasses.replace(prepared, run=folder), options, progress or Silent()) as found:
+    with scratch.temporary_folder("train") as folder:
+        with ran(dataclasses.replace(prepared, run=folder), options, progress or SilentProgress()) as run_outcome:
             pass  # without tables and figures: the plan is cut to trainings, which have none
-        if found.failed:
-            raise JobError(found.failed[0].error or f"{found.failed[0].job.name} failed")
-        record = Store(folder).record(job)
+        if run_outcome.failed:
+            raise JobError(run_outcome.failed[0].error or f"{run_outcome.failed[0].job.name} failed")
+        record = RunStore(folder).record(job)
     yield record, cache.folder(job.key)
 
 
 def _export(
-    name: str, prepared: Prepared, where: Path | str, record: Record | None, folder: Path, *, force: bool = False
+    name: str, prepared: PreparedSuite, where: Path | str, record: Record | None, folder: Path, *, force: bool = False
 ) -> int:
     loaded = prepared.loaded
-    train = chain(name, loaded.encoders)[-1].train
+    train = chain_of_bases(name, loaded.encoders)[-1].train
     objective = loaded.modules["objectives", train.objective].open() if train is not None else None
-    return exporting.write(
-        effective(name, loaded.encoders),
+    return exporting.write_encoder(
+        as_loaded(name, loaded.encoders),
         where,
         folder,
         lambda staged: exporting.write_card(staged, name, loaded.encoders, loaded.tasks, record, objective),
@@ -299,8 +322,8 @@ def _export(
     )
 
 
-def _not_ours(name: str, prepared: Prepared) -> str:
-    source = weights_source(name, prepared.loaded.encoders)
+def _why_not_trained(name: str, prepared: PreparedSuite) -> str:
+    source = find_weights_source(name, prepared.loaded.encoders)
     assert source is not None
     if source.random_weights:
         return (
@@ -314,9 +337,9 @@ def _not_ours(name: str, prepared: Prepared) -> str:
     )
 
 
-OF_ENCODER = ("pooling", "layers", "revision")
+ENCODER_KEYS = ("pooling", "layers", "revision")
 """Keys of an encoder file that --set accepts besides those of its `train`."""
-_ELSEWHERE = ("objective", "options", "data")
+_NOT_SETTABLE = ("objective", "options", "data")
 
 
 @dataclass(frozen=True)
@@ -338,9 +361,9 @@ class AdHocArgs:
         return [f"--{flag}" for flag in named if getattr(self, flag) is not None] + ["--set"] * bool(self.settings)
 
 
-def entry(
+def build_ad_hoc_entry(
     what: str, args: AdHocArgs, registry: Registry, models: Sequence[Path] = (), *, exported: bool = False
-) -> Positioned | None:
+) -> PositionedData | None:
     """Return the content of an encoder file for objective `what`; None if `what` is an encoder of the registry.
 
     Each value has the option that it comes from as its position in error messages. For an encoder that suites train on
@@ -357,14 +380,14 @@ def entry(
     """
     encoders, known = registry.names("encoders"), registry.names("objectives")
     ad_hoc = args.base is not None or args.data is not None
-    name = loading.of_label(what).name
+    name = loading.parse_label(what).name
     if name in encoders and not (ad_hoc and what in known):
-        if args.flags == ["--data"] and name == what and (located := _in_domain(what, args, registry)) is not None:
+        if args.flags == ["--data"] and name == what and (located := _with_corpus(what, args, registry)) is not None:
             return located
         if args.flags:
-            raise SuiteError(_another(name, args, registry))
+            raise SuiteError(_changed_encoder_message(name, args, registry))
         return None
-    if what not in known and ("/" in what or is_model(absolute(what, Path.cwd()))):
+    if what not in known and ("/" in what or is_model(absolute_path(what, Path.cwd()))):
         if exported and not args.flags:
             return None
         raise SuiteError(
@@ -372,32 +395,32 @@ def entry(
             f"rbench train simcse --base {what} --data CORPUS; see rbench list objectives."
         )
     if what not in known:
-        raise SuiteError(unknown("encoder or objective", name, [*encoders, *known]))
+        raise SuiteError(unknown_message("encoder or objective", name, [*encoders, *known]))
     missing = [flag for flag, value in (("--base", args.base), ("--data", args.data)) if value is None]
     if missing:
         raise SuiteError(
-            f"{what} is an objective: {' and '.join(missing)} missing. For instance: "
-            f"rbench train {what} --base mini-bert --data mini-corpus --set dropout=0.1"
+            f"{what} is an objective: {' and '.join(missing)} missing. For instance: rbench train {what} --base "
+            "mini-bert --data mini-corpus --set dropout=0.1"
         )
     if args.steps is not None and args.epochs is not None:
         raise SuiteError("--steps and --epochs exclude each other")
-    return _put_together(what, args, registry, models)
+    return _build_entry(what, args, registry, models)
 
 
-def _in_domain(what: str, args: AdHocArgs, registry: Registry) -> Positioned | None:
+def _with_corpus(what: str, args: AdHocArgs, registry: Registry) -> PositionedData | None:
     """Return an in-domain encoder with the corpus of `--data`; None if the encoder `what` is not in-domain."""
     spec = loading.load_encoder(what, registry)
     if spec.train is None or spec.train.data != IN_DOMAIN:
         return None
     problems = Problems()
-    data = _corpus(str(args.data), registry, problems)
+    data = _check_corpus(str(args.data), registry, problems)
     name = f"{what}-{Path(data).stem}"
-    located = Files(registry, problems).content("encoders", what)
+    located = RegistryFiles(registry, problems).content("encoders", what)
     problems.raise_any()
-    return located.put(("name",), Positioned(name, "--data")).put(("train", "data"), Positioned(data, "--data"))
+    return located.put(("name",), PositionedData(name, "--data")).put(("train", "data"), PositionedData(data, "--data"))
 
 
-def _another(what: str, args: AdHocArgs, registry: Registry) -> str:
+def _changed_encoder_message(what: str, args: AdHocArgs, registry: Registry) -> str:
     """Say that an encoder with other settings would be another encoder, and the command that trains that one."""
     spec = loading.load_encoder(what, registry)
     flags = ", ".join(args.flags)
@@ -412,47 +435,47 @@ def _another(what: str, args: AdHocArgs, registry: Registry) -> str:
     return f"{start}. Instead: rbench train {spec.train.objective} --base {spec.base} --data {spec.train.data} ..."
 
 
-def _put_together(objective: str, args: AdHocArgs, registry: Registry, models: Sequence[Path]) -> Positioned:
+def _build_entry(objective: str, args: AdHocArgs, registry: Registry, models: Sequence[Path]) -> PositionedData:
     assert args.base is not None and args.data is not None
     problems = Problems()
-    base, data = _folder(args.base, registry, problems), _corpus(args.data, registry, problems)
-    name = _name(objective, args, registry, problems)
+    base, data = _absolute_base(args.base, registry, problems), _check_corpus(args.data, registry, problems)
+    name = _encoder_name(objective, args, registry, problems)
     train: dict[str, Any] = {"objective": objective, "data": data}
     content: dict[str, Any] = {"name": name, "title": f"{objective} on {Path(base).name}", "base": base}
-    content |= {"pooling": _pooling(base, registry, models), "train": train}
-    located = Positioned(content, "rbench train")
+    content |= {"pooling": _base_pooling(base, registry, models), "train": train}
+    located = PositionedData(content, "rbench train")
     for where, flag in ((("base",), "--base"), (("pooling",), "--base"), (("train", "data"), "--data")):
-        located = located.put(where, Positioned(located.sub(*where).data, flag))
+        located = located.put(where, PositionedData(located.sub(*where).data, flag))
     for key in ("steps", "epochs", "seed"):
         if (value := getattr(args, key)) is not None:
-            located = located.put(("train", key), Positioned(value, f"--{key}"))
-    options = loading.checked(find("objectives", objective, registry)).Options.model_fields
-    of_training = set(TrainSpec.model_fields) - set(_ELSEWHERE)
-    known, what = {*options, *of_training, *OF_ENCODER}, f"option of {objective} or key of its training"
+            located = located.put(("train", key), PositionedData(value, f"--{key}"))
+    options = loading.open_checked(find("objectives", objective, registry)).Options.model_fields
+    of_training = set(TrainSpec.model_fields) - set(_NOT_SETTABLE)
+    known, what = {*options, *of_training, *ENCODER_KEYS}, f"option of {objective} or key of its training"
     for text in args.settings:
-        if (read := setting(text, "--set", "--set temperature=0.1", problems, known, what)) is not None:
-            key, value, place = read
-            at: tuple[str, ...] = (
+        if (parsed := parse_setting(text, "--set", "--set temperature=0.1", problems, known, what)) is not None:
+            key, value, place = parsed
+            path: tuple[str, ...] = (
                 ("train", "options", key) if key in options else ("train", key) if key in of_training else (key,)
             )
-            located = located.put(at, value, place)
+            located = located.put(path, value, place)
     problems.raise_any()
     return located
 
 
-def _folder(base: str, registry: Registry, problems: Problems) -> str:
+def _absolute_base(base: str, registry: Registry, problems: Problems) -> str:
     """Make a folder's path absolute, so that the entry is valid wherever it is read. Other values stay as given.
 
     Add a problem where the base is written as a path, and no model lies there.
     """
-    path = absolute(base, Path.cwd())
-    if is_path(base) and (wrong := problem(str(path))) is not None:
+    path = absolute_path(base, Path.cwd())
+    if is_path(base) and (wrong := model_problem(str(path))) is not None:
         problems.add("--base", wrong)
-    there = is_path(base) or (is_model(path) and base not in registry.names("encoders"))
-    return str(path.resolve()) if there else base
+    is_folder = is_path(base) or (is_model(path) and base not in registry.names("encoders"))
+    return str(path.resolve()) if is_folder else base
 
 
-def _pooling(base: str, registry: Registry, models: Sequence[Path]) -> str:
+def _base_pooling(base: str, registry: Registry, models: Sequence[Path]) -> str:
     """Return the pooling of a base: as its encoder's file or its model's own files say; else `cls`."""
     spec = EncoderSpec(name=base, base=base)
     if base in registry.names("encoders"):
@@ -460,13 +483,13 @@ def _pooling(base: str, registry: Registry, models: Sequence[Path]) -> str:
         if "pooling" in spec.model_fields_set or spec.base is None or spec.train is not None:
             return "cls" if spec.pooling == "cls+mlp" else spec.pooling
     try:
-        said = stated(locate(spec, models).where, revision=spec.revision)
+        metadata = read_metadata(locate(spec, models).where, revision=spec.revision)
     except ResourceError:
         return "cls"  # planning says what is missing or wrong
-    return str(said.fields["pooling"]) if said.complete else "cls"
+    return str(metadata.fields["pooling"]) if metadata.complete else "cls"
 
 
-def _corpus(data: str, registry: Registry, problems: Problems) -> str:
+def _check_corpus(data: str, registry: Registry, problems: Problems) -> str:
     """Return the corpus as an encoder file names it. Adds a problem if it is unknown."""
     path = Path(data).expanduser()
     if is_text_file(data):
@@ -474,12 +497,12 @@ def _corpus(data: str, registry: Registry, problems: Problems) -> str:
     if path.is_file():
         problems.add("--data", f"{data}: a corpus file ends in .txt (one text a line) or .jsonl (column text)")
     elif data not in registry.names("tasks"):
-        message = unknown("corpus", data, registry.names("tasks"))
+        message = unknown_message("corpus", data, registry.names("tasks"))
         problems.add("--data", f"{message} A file of your own ends in .txt or .jsonl.")
     return data
 
 
-def _name(objective: str, args: AdHocArgs, registry: Registry, problems: Problems) -> str:
+def _encoder_name(objective: str, args: AdHocArgs, registry: Registry, problems: Problems) -> str:
     """Return --name, or else `<objective>-<base>-<data>`. Adds a problem if it is not allowed or taken."""
     if args.name is None:
         parts = (objective, Path(str(args.base)).name, Path(str(args.data)).stem)

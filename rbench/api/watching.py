@@ -11,13 +11,13 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from rbench.errors import StoreError
-from rbench.execution.cluster.scheduler import observed
+from rbench.execution.cluster.scheduler import observe_run
 from rbench.schema import Job, Stage
-from rbench.store.job_status import strangers
-from rbench.store.runs import Store, read_fields
+from rbench.store.job_status import find_leftovers
+from rbench.store.runs import RunStore, read_fields
 from rbench.store.runs.store import folder_path
-from rbench.system.below import SMALL
-from rbench.tables.results import plan_of
+from rbench.system.below import SMALL_BYTES
+from rbench.tables.results import load_plan
 
 State = Literal["done", "failed", "under way", "to do"]
 _MEASURED = 3
@@ -25,7 +25,7 @@ _MEASURED = 3
 
 
 @dataclass(frozen=True)
-class Working:
+class WorkingProcess:
     """A process that works on a RUN, as it says itself."""
 
     host: str
@@ -42,7 +42,7 @@ class Working:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedJob:
     """A job that failed."""
 
     name: str
@@ -57,14 +57,14 @@ class Status:
     """How far a RUN is."""
 
     run: Path
-    processes: tuple[Working, ...]
+    processes: tuple[WorkingProcess, ...]
     jobs: Mapping[Stage, Mapping[State, int]]
     """The number of jobs in each state, for each stage that the plan has, in its order."""
     hours: float
     """Estimate of the hours that are left for the processes that work now, or for one if none does."""
     unmeasured: int
     """Jobs that `hours` leaves out, because no job of their kind has ended."""
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedJob, ...] = ()
     strangers: int = 0
     """Folders of jobs that are not in the plan. An earlier suite, or an earlier version of it, left them."""
 
@@ -81,15 +81,15 @@ class Watcher:
     """
 
     def __init__(self, run: Path | str) -> None:
-        self._store = Store(folder_path(run))
-        self._plan = plan_of(self._store)
-        self._observed = observed(self._store.root)
+        self._store = RunStore(folder_path(run))
+        self._plan = load_plan(self._store)
+        self._observed = observe_run(self._store.root)
         self._speeds: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def look(self) -> Status:
         """Return how far the RUN is now."""
         members, holders = self._observed
-        processes = tuple(_working(one) for one in members.living() if "plan" in one)
+        processes = tuple(_parse_process(member) for member in members.living() if "plan" in member)
         states: dict[str, State] = {}
         for job in self._plan.jobs:
             ended = self._ended(job)
@@ -108,11 +108,11 @@ class Watcher:
             seconds / 3600,
             unmeasured,
             self._failures(states),
-            len(strangers(self._store, self._plan)),
+            len(find_leftovers(self._store, self._plan)),
         )
 
-    def _failures(self, states: Mapping[str, State]) -> tuple[Failure, ...]:
-        found = []
+    def _failures(self, states: Mapping[str, State]) -> tuple[FailedJob, ...]:
+        failures = []
         for failed in (job for job in self._plan.jobs if states[job.key] == "failed"):
             after = {failed.key}
             waiting = []
@@ -121,52 +121,52 @@ class Watcher:
                     after.add(job.key)
                     waiting.append(job.name)
             lines = str((self._fields(failed) or {}).get("error") or "").strip().splitlines()
-            found.append(Failure(failed.name, lines[-1] if lines else "no error was recorded", tuple(waiting)))
-        return tuple(found)
+            failures.append(FailedJob(failed.name, lines[-1] if lines else "no error was recorded", tuple(waiting)))
+        return tuple(failures)
 
     def _ended(self, job: Job) -> Literal["done", "failed"] | None:
-        found = self._fields(job)
-        if found is None:
+        fields = self._fields(job)
+        if fields is None:
             return None
-        return "done" if found.get("status") == "complete" else "failed"
+        return "done" if fields.get("status") == "complete" else "failed"
 
     def _fields(self, job: Job) -> dict[str, Any] | None:
         """Read a record without checking it: `rbench verify` does."""
         with suppress(OSError, ValueError):
             file = self._store.folder(job) / "record.json"
-            found = from_json(self._store.below(job).read(file, SMALL))
-            if isinstance(found, dict) and isinstance(found.get("job"), dict) and found["job"].get("key") == job.key:
-                return found
+            fields = from_json(self._store.below(job).read(file, SMALL_BYTES))
+            if isinstance(fields, dict) and isinstance(fields.get("job"), dict) and fields["job"].get("key") == job.key:
+                return fields
         return None
 
-    def _left(self, states: Mapping[str, State], processes: tuple[Working, ...]) -> tuple[float, int]:
+    def _left(self, states: Mapping[str, State], processes: tuple[WorkingProcess, ...]) -> tuple[float, int]:
         """Return the seconds that are left, and the number of jobs about which nothing is known."""
         self._measure(job for job in self._plan.jobs if states[job.key] == "done")
-        here, workers = max(1, len(processes)), max(1, sum(one.workers for one in processes))
+        num_processes, workers = max(1, len(processes)), max(1, sum(process.workers for process in processes))
         seconds, unmeasured = 0.0, 0
         for job in self._plan.jobs:
             if states[job.key] in ("done", "failed"):
                 continue
-            spent, units = next((self._speeds[kind] for kind in _kinds(job) if kind in self._speeds), (0.0, 0))
+            spent, units = next((self._speeds[kind] for kind in _job_kinds(job) if kind in self._speeds), (0.0, 0))
             if not units:
                 unmeasured += 1
             elif job.attacking is not None:
-                seconds += spent / units * max(0, job.attacking.num_examples - self._attacked(job)) / workers
+                seconds += spent / units * max(0, job.attacking.num_examples - self._count_attacked(job)) / workers
             else:
-                seconds += spent / units / here
+                seconds += spent / units / num_processes
         return seconds, unmeasured
 
     def _measure(self, done: Iterable[Job]) -> None:
         """Learn from complete jobs how many seconds one takes, or one example of an attack in one process."""
         for job in done:
-            for kind in _kinds(job):
+            for kind in _job_kinds(job):
                 spent, units = self._speeds.get(kind, (0.0, 0))
                 enough = 64 * _MEASURED if job.attacking is not None else _MEASURED
                 if units < enough:
-                    more, n = self._cost(job)
+                    more, n = self._seconds_and_units(job)
                     self._speeds[kind] = spent + more, units + n
 
-    def _cost(self, job: Job) -> tuple[float, int]:
+    def _seconds_and_units(self, job: Job) -> tuple[float, int]:
         if job.attacking is None:
             source = (self._fields(job) or {}).get("provenance")
             seconds = source.get("seconds") if isinstance(source, dict) else None
@@ -179,7 +179,7 @@ class Watcher:
                 return sum(times), len(times)
         return 0.0, 0
 
-    def _attacked(self, job: Job) -> int:
+    def _count_attacked(self, job: Job) -> int:
         return len({outcome.example_id for outcome in self._store.outcomes(job)})
 
 
@@ -191,7 +191,7 @@ def status(run: Path | str) -> Status:
     return Watcher(run).look()
 
 
-def _kinds(job: Job) -> tuple[tuple[str, ...], ...]:
+def _job_kinds(job: Job) -> tuple[tuple[str, ...], ...]:
     """Return the kinds of a job, the narrowest first: jobs of one kind take about as long."""
     stage = job.what or str(job.stage)
     if job.attacking is not None:
@@ -199,13 +199,13 @@ def _kinds(job: Job) -> tuple[tuple[str, ...], ...]:
     return ((stage, *job.parts[1:]), (stage,)) if len(job.parts) > 1 else ((stage,),)
 
 
-def _working(said: Mapping[str, Any]) -> Working:
-    doing = said["doing"]
-    return Working(
-        host=said.get("host", "?"),
-        pid=said.get("pid", 0),
-        since=said.get("since", "?"),
-        workers=said.get("workers") or 1,
+def _parse_process(member: Mapping[str, Any]) -> WorkingProcess:
+    doing = member["doing"]
+    return WorkingProcess(
+        host=member.get("host", "?"),
+        pid=member.get("pid", 0),
+        since=member.get("since", "?"),
+        workers=member.get("workers") or 1,
         job=doing.get("job"),
         job_since=doing.get("since"),
         done=doing.get("done", 0),

@@ -25,7 +25,7 @@ __all__ = ["app", "main"]
 
 VERBS = {
     "basic_verbs": ("run", "eval", "attack", "list"),
-    "judging_verbs": ("claims", "compare", "figure", "baseline", "check", "judge"),
+    "judging_verbs": ("claims", "compare", "figure", "baseline", "check", "watch", "audit", "judge"),
     "keeping_verbs": ("verify", "pack", "cache"),
     "showing_verbs": ("plan", "report", "site", "status", "table"),
     "training_verbs": ("train",),
@@ -46,12 +46,12 @@ def __getattr__(name: str) -> Any:
     _import_verbs()
     order = [verb for names in VERBS.values() for verb in names]
     # A module that was imported before the others added its verbs first.
-    verbs.app.registered_commands.sort(key=lambda one: order.index(_name(one)))
-    verbs.app.registered_groups.sort(key=lambda one: order.index(str(one.name)))
+    verbs.app.registered_commands.sort(key=lambda command_or_group: order.index(_verb_name(command_or_group)))
+    verbs.app.registered_groups.sort(key=lambda command_or_group: order.index(str(command_or_group.name)))
     return verbs.app
 
 
-def _name(command: CommandInfo) -> str:
+def _verb_name(command: CommandInfo) -> str:
     """Return the verb of a command: its name, or else that of its function."""
     return command.name or (command.callback.__name__ if command.callback is not None else "")
 
@@ -71,14 +71,15 @@ def main() -> None:
     # rich ends with 1 where the reader of a pipe has gone (`rbench --help | head -1`), as if something had failed.
     Console.on_broken_pipe = _end_quietly  # type: ignore[method-assign, assignment]
     try:
+        # Only the module of the verb: the others import what this one may not need, which would delay its first line.
         _import_verbs(*sys.argv[1:2])
         verbs.app()
     except BrokenPipeError:
         _end_quietly()
     except (OSError, RbenchError) as error:  # help that cannot be printed; verbs handle their own errors
         silence(sys.stdout)
-        said = f"standard output cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
-        tell(f"error: {said}")
+        message = f"standard output cannot be written: {error.strerror}" if isinstance(error, OSError) else str(error)
+        tell(f"error: {message}")
         raise SystemExit(BAD_INPUT) from error
     except Exception as error:  # a fault of rbench's own: Python would print it and its causes with their secrets
         tell(traceback.format_exc().rstrip())

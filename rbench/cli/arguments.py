@@ -1,7 +1,7 @@
 """Makes the options of verbs, of what functions of Python declare or of what stands here for the command line alone.
 
 A parameter is declared once, in the signature and docstring of its function in `rbench.api`, or as a field of `Options`
-or `Executor`. `FLAGS`, `VALUES` and `PANELS` add what only a command line needs.
+or `Executor`. `MODE_OF_FLAG`, `VALUES` and `PANELS` add what only a command line needs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 import typer
 
 from rbench import schema
-from rbench.config.registry import unknown
-from rbench.errors import PlanError, SuiteError
+from rbench.config.registry import unknown_message
+from rbench.errors import SuiteError
 from rbench.schema import TableSpec
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ PANELS: dict[str, str] = {
     PROCESSES: "kind processes cpus gpus address cluster partition time_limit requeue sbatch wait",
 }
 """The parts of the help, each with the shared options that it lists, and those of functions."""
-EXECUTOR = PANELS[PROCESSES]
+EXECUTOR_OPTIONS = PANELS[PROCESSES]
 VALUES = {
     "DIR": "out data models include site.claims",
     "FILE": "write_baseline.out table.best",
     "PATTERN": "only",
     "N>=1": "limit concurrency processes cpus steps",
     "N>=0": "gpus requeue train.seed",
-    "N": "epochs",
+    "N": "epochs check_encoder.tolerance",
     "S": "max_seconds",
     "TIME": "time_limit",
     "HOST:PORT": "address",
@@ -77,14 +77,15 @@ _PANEL, _VALUE = ({name: key for key, names in all_.items() for name in names.sp
 
 LAYOUTS: tuple[str, ...] = get_args(TableSpec.model_fields["layout"].annotation)
 FORMATS = ("markdown", "latex", "csv", "json")
+TABLE_FORMATS = (*FORMATS, "eval-results", "model-card", "mteb")
 
 
-def one_of(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | None]:
+def choice_callback(what: str, valid: tuple[str, ...]) -> Callable[[str | None], str | None]:
     """Return a typer callback that accepts `valid` names and None. For any other name it suggests the nearest one."""
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in valid:
-            raise typer.BadParameter(unknown(what, value, valid))
+            raise typer.BadParameter(unknown_message(what, value, valid))
         return value
 
     return check
@@ -114,7 +115,7 @@ def argument(shown: str, text: str, default: Any = None, **more: Any) -> Any:
     return typer.Argument(default, metavar=shown, help=text, **more)
 
 
-class Declared(NamedTuple):
+class DeclaredParameter(NamedTuple):
     """A parameter of a function, or a field of a dataclass, as its source declares it."""
 
     kind: str
@@ -126,59 +127,67 @@ class Declared(NamedTuple):
 
 
 @functools.cache
-def declared(of: str) -> dict[str, Declared]:
+def read_declared(dotted_name: str) -> dict[str, DeclaredParameter]:
     """Return what a function or dataclass declares, by name.
 
     The source is read and not imported, because that takes a second, and a verb says at once what it does.
 
     Args:
-        of: its dotted name below rbench, such as `api.runs.table`.
+        dotted_name: its dotted name below rbench, such as `api.runs.table`.
     """
-    *module, name = of.split(".")
+    *module, name = dotted_name.split(".")
     source = Path(__file__).parents[1].joinpath(*module).with_suffix(".py").read_text(encoding="utf-8")
     aliases = dict(re.findall(r"^(\w+) = (Literal\[.*?\])", source, re.MULTILINE | re.DOTALL))
     (text,) = re.findall(rf"^(?:def|class) {name}\b.*?(?=\n\n\n|\Z)", source, re.MULTILINE | re.DOTALL)
     (node,) = ast.parse(text).body
     if isinstance(node, ast.ClassDef):
         return {
-            ast.unparse(one.target): Declared(_kind(one.annotation, aliases), _literal(one.value), _stated(following))
-            for one, following in pairwise([*node.body, ast.Pass()])
-            if isinstance(one, ast.AnnAssign)
+            ast.unparse(declaration.target): DeclaredParameter(
+                _annotation_text(declaration.annotation, aliases),
+                _default_value(declaration.value),
+                _field_docstring(following),
+            )
+            for declaration, following in pairwise([*node.body, ast.Pass()])
+            if isinstance(declaration, ast.AnnAssign)
         }
     assert isinstance(node, ast.FunctionDef)
-    said = (ast.get_docstring(node) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    arguments_section = (ast.get_docstring(node) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
     texts = {
         name: " ".join(text.split())
-        for names, text in re.findall(r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", said, re.MULTILINE)
+        for names, text in re.findall(r"^    (\w+(?:, \w+)*): (.*(?:\n {5,}.*)*)", arguments_section, re.MULTILINE)
         for name in names.split(", ")
     }
     args = node.args
-    own = len(args.args) - len(args.defaults)
-    defaults: list[ast.expr | None] = [*[None] * own, *args.defaults, *args.kw_defaults]
+    without_default = len(args.args) - len(args.defaults)
+    defaults: list[ast.expr | None] = [*[None] * without_default, *args.defaults, *args.kw_defaults]
     return {
-        one.arg: Declared(_kind(one.annotation, aliases), _literal(default), texts.get(one.arg, ""))
-        for one, default in zip([*args.args, *args.kwonlyargs], defaults, strict=True)
+        declaration.arg: DeclaredParameter(
+            _annotation_text(declaration.annotation, aliases), _default_value(default), texts.get(declaration.arg, "")
+        )
+        for declaration, default in zip([*args.args, *args.kwonlyargs], defaults, strict=True)
     }
 
 
-def _kind(annotation: ast.expr | None, aliases: Mapping[str, str]) -> str:
-    found = ast.unparse(annotation).removesuffix(" | None") if annotation is not None else "Any"
-    return aliases.get(found, found)
+def _annotation_text(annotation: ast.expr | None, aliases: Mapping[str, str]) -> str:
+    annotation_text = ast.unparse(annotation).removesuffix(" | None") if annotation is not None else "Any"
+    return aliases.get(annotation_text, annotation_text)
 
 
-def _literal(default: ast.expr | None) -> Any:
+def _default_value(default: ast.expr | None) -> Any:
     """Return a default; None where it is made by a call."""
-    return ... if default is None else None if isinstance(default, ast.Call) else ast.literal_eval(default)
+    if default is None:
+        return ...
+    return None if isinstance(default, ast.Call) else ast.literal_eval(default)
 
 
-def _stated(following: ast.stmt) -> str:
+def _field_docstring(following: ast.stmt) -> str:
     """Return the docstring that follows a field; nothing where none does."""
     if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
         return " ".join(str(following.value.value).split())
     return ""
 
 
-def _help(text: str, *, several: bool) -> str:
+def _as_help(text: str, *, several: bool) -> str:
     """Return the words of a docstring as help: without markup, and with what None means as the default."""
     text = f"{text[:1].upper()}{text[1:]}".replace("`", "").replace("[", r"\[")
     text, default, shown = re.sub(r"[;.] None: (.*?)\.?$", r". (default: \1)", text).partition(" (default: ")
@@ -186,48 +195,53 @@ def _help(text: str, *, several: bool) -> str:
 
 
 _TYPES = {"bool": bool, "int": int, "float": float, "Path": Path, "Path | str": Path, "NumExamples": int}
-_USUAL = {bool: "", int: "N", float: "X", Path: "FILE", str: "NAME", tuple[str, str]: "A B"}
+_USUAL_VALUES = {bool: "", int: "N", float: "X", Path: "FILE", str: "NAME", tuple[str, str]: "A B"}
 
 
-def _named(table: Mapping[str, str], of: str, name: str) -> str | None:
+def _look_up(table: Mapping[str, str], dotted_name: str, name: str) -> str | None:
     """Return what a table says of a parameter: of that of this function, else of all with this name."""
-    return table.get(f"{of.rpartition('.')[2]}.{name}", table.get(name))
+    return table.get(f"{dotted_name.rpartition('.')[2]}.{name}", table.get(name))
 
 
-def made(of: str, name: str, *, shared: bool = False) -> tuple[Any, Any]:
+def make_parameter(dotted_name: str, name: str, *, shared: bool = False) -> tuple[Any, Any]:
     """Return a parameter of a function, or a field of a dataclass, as typer reads it: its type, and its option."""
-    one, function = declared(of)[name], of.rpartition(".")[2]
-    several = one.kind.startswith(("tuple[Path", "tuple[str, ...]", "Sequence[", "str | Sequence[", "Runs"))
+    declaration, function = read_declared(dotted_name)[name], dotted_name.rpartition(".")[2]
+    is_repeated = declaration.kind.startswith(("tuple[Path", "tuple[str, ...]", "Sequence[", "str | Sequence[", "Runs"))
     choices: tuple[str, ...] = ()
-    kind: Any = _TYPES.get(one.kind, str)
-    more: dict[str, Any] = {}
-    if several:
-        kind = Path if "Path" in one.kind or one.kind == "Runs" else str
-        more = {"exists": True, "file_okay": False} if one.kind.startswith("tuple[Path") else {}
-    elif one.kind == "tuple[str, str]":
+    kind: Any = _TYPES.get(declaration.kind, str)
+    extra: dict[str, Any] = {}
+    if is_repeated:
+        kind = Path if "Path" in declaration.kind or declaration.kind == "Runs" else str
+        extra = {"exists": True, "file_okay": False} if declaration.kind.startswith("tuple[Path") else {}
+    elif declaration.kind == "tuple[str, str]":
         kind = tuple[str, str]
     elif kind is str:
-        listed = one.kind.startswith("Literal[")
-        choices = ast.literal_eval(f"({one.kind[8:-1]},)") if listed else get_args(getattr(schema, one.kind, None))
-        choices = LAYOUTS if one.kind == "Layout" else choices
-    value = _named(_VALUE, of, name) or ("" if choices else _USUAL[kind])
+        is_literal = declaration.kind.startswith("Literal[")
+        choices = (
+            ast.literal_eval(f"({declaration.kind[8:-1]},)")
+            if is_literal
+            else get_args(getattr(schema, declaration.kind, None))
+        )
+        choices = LAYOUTS if declaration.kind == "Layout" else choices
+    value = _look_up(_VALUE, dotted_name, name) or ("" if choices else _USUAL_VALUES[kind])
     if choices:
-        more = {"callback": one_of(name, choices)} if value else {}
+        # typer makes the option from this annotation: a StrEnum lists its choices, a callback checks without listing.
+        extra = {"callback": choice_callback(name, choices)} if value else {}
         kind = str if value else StrEnum(name, list(choices))
     if kind is Path:
-        more |= {"file_okay": value != "DIR", "dir_okay": value != "FILE"}
-    default = None if one.default == () else one.default
-    kind = list[kind] if several else kind
+        extra |= {"file_okay": value != "DIR", "dir_okay": value != "FILE"}
+    default = None if declaration.default == () else declaration.default
+    kind = list[kind] if is_repeated else kind
     kind = kind | None if default is None else kind
     if value in ARGUMENTS:
-        return kind, argument(value, _help(one.text, several=False), default)
-    panel = _named(_PANEL, of, name) if shared or f"{function}.{name}" in _PANEL else None
+        return kind, argument(value, _as_help(declaration.text, several=False), default)
+    panel = _look_up(_PANEL, dotted_name, name) if shared or f"{function}.{name}" in _PANEL else None
     return kind, option(
-        f"{_named(FLAGS, of, name) or '--' + name.replace('_', '-')} {value}",
-        _help(one.text, several=several),
+        f"{_look_up(FLAGS, dotted_name, name) or '--' + name.replace('_', '-')} {value}",
+        _as_help(declaration.text, several=is_repeated),
         default,
         panel=panel,
-        **more,
+        **extra,
     )
 
 
@@ -236,10 +250,10 @@ SUITE = argument("SUITE", "A suite's name (rbench list suites) or a file.", ...)
 _RUN = "The folder that rbench run wrote, such as results/runs/quickstart, or a file that rbench pack wrote"
 RUN = argument("RUN", f"{_RUN}.", ...)
 RUNS = argument("RUN...", f"{_RUN}; several are read as one. before=RUN labels its encoders.", ...)
-FORMAT = option("--format NAME", f"{', '.join(FORMATS)}.", "markdown", callback=one_of("format", FORMATS))
+FORMAT = option("--format NAME", f"{', '.join(FORMATS)}.", "markdown", callback=choice_callback("format", FORMATS))
 
 
-_OWN: dict[str, tuple[Any, str, str]] = {
+_VERB_OPTIONS: dict[str, tuple[Any, str, str]] = {
     "seeds": (
         list[int] | None,
         "--seed N>=0",
@@ -269,95 +283,116 @@ _OWN: dict[str, tuple[Any, str, str]] = {
 }
 SHARED: dict[str, tuple[Any, Any]] = {"run": (Path, RUN), "suite": (str, SUITE)} | {
     name: (kind, option(shown, text, False if kind is bool else None, panel=_PANEL.get(name)))
-    for name, (kind, shown, text) in _OWN.items()
+    for name, (kind, shown, text) in _VERB_OPTIONS.items()
 }
 """Options that several verbs have, or that stand for several of the API's."""
 
 
-def _shared(name: str) -> tuple[Any, Any]:
-    of = "execution.cluster.executor.Executor" if name in EXECUTOR.split() else "plan.prepare.Options"
-    return SHARED[name] if name in SHARED else made(of, name, shared=True)
+def _shared_parameter(name: str) -> tuple[Any, Any]:
+    dotted_name = "execution.cluster.executor.Executor" if name in EXECUTOR_OPTIONS.split() else "plan.prepare.Options"
+    return SHARED[name] if name in SHARED else make_parameter(dotted_name, name, shared=True)
 
 
-def signature_of(function: Callable[..., None], of: str, shared: Collection[str]) -> inspect.Signature:
-    """Return the signature of a verb, as typer reads it: its own parameters, those of `of` in the place of its keyword
-    arguments, and the shared options."""
+def build_signature(function: Callable[..., None], dotted_name: str, shared: Collection[str]) -> inspect.Signature:
+    """Return the signature of a verb, as typer reads it: its own parameters, those of `dotted_name` in the place of its
+    keyword arguments, and the shared options."""
     hints = get_type_hints(function, localns={"Options": Any, "Executor": Any})
-    found: dict[str, tuple[Any, Any]] = {}
-    own = inspect.signature(function).parameters
-    for name, one in own.items():
-        if one.kind is one.VAR_KEYWORD:
-            others = declared(of).keys() - {*own, *shared, "options", "progress"}
-            found |= {name: made(of, name) for name in declared(of) if name in others}
-        elif one.default is one.empty and name not in (*shared, "options", "executor"):
-            found[name] = SHARED[name] if name in SHARED else made(of, name)
-    found |= {name: (hints[name], one.default) for name, one in own.items() if one.default is not one.empty}
-    found |= {name: _shared(name) for name in shared}
+    parameters_by_name: dict[str, tuple[Any, Any]] = {}
+    own_parameters = inspect.signature(function).parameters
+    for name, own_parameter in own_parameters.items():
+        if own_parameter.kind is own_parameter.VAR_KEYWORD:
+            # `**how` stands for the parameters of the API's function that the verb does not name itself.
+            from_api = read_declared(dotted_name).keys() - {*own_parameters, *shared, "options", "progress"}
+            parameters_by_name |= {
+                name: make_parameter(dotted_name, name) for name in read_declared(dotted_name) if name in from_api
+            }
+        elif own_parameter.default is own_parameter.empty and name not in (*shared, "options", "executor"):
+            parameters_by_name[name] = SHARED[name] if name in SHARED else make_parameter(dotted_name, name)
+    parameters_by_name |= {
+        name: (hints[name], own_parameter.default)
+        for name, own_parameter in own_parameters.items()
+        if own_parameter.default is not own_parameter.empty
+    }
+    parameters_by_name |= {name: _shared_parameter(name) for name in shared}
     return inspect.Signature(
         [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-            for name, (kind, default) in found.items()
+            for name, (kind, default) in parameters_by_name.items()
         ]
     )
 
 
-def arguments_of(
-    function: Callable[..., None], of: str, shared: Collection[str], given: Mapping[str, Any]
+def collect_arguments(
+    function: Callable[..., None], dotted_name: str, shared: Collection[str], given: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what a verb gets: `options` and `executor` of the shared options that these have, others as they are.
 
-    As keyword arguments it gets those of `of`, with search paths and `options` among them.
+    As keyword arguments it gets those of `dotted_name`, with search paths and `options` among them.
     """
-    wanted = {name: one.kind for name, one in inspect.signature(function).parameters.items()}
-    api = declared(of) if of else {}
-    unset = {name for name, value in given.items() if value is None and name in api and name not in wanted}
-    got = {**given, **{name: api[name].default for name in unset}}
-    if shared and ("options" in wanted or api.keys() & {"options", "include", "data"}):
-        got["options"] = options_of({name: given[name] for name in shared})
-        got |= {name: getattr(got["options"], name) for name in ("include", "data") if name in shared}
-    if "executor" in wanted:
-        got["executor"] = _executor_of(**{name: given[name] for name in EXECUTOR.split()})
-    keywords = inspect.Parameter.VAR_KEYWORD in wanted.values()
-    return {name: _plain(got[name]) for name in got if name in wanted or (keywords and name in api)}
+    kinds_by_name = {
+        name: verb_parameter.kind for name, verb_parameter in inspect.signature(function).parameters.items()
+    }
+    api_parameters = read_declared(dotted_name) if dotted_name else {}
+    # Options that were not given have the default of the API's function, which None of the command line would replace.
+    left_at_default = {
+        name for name, value in given.items() if value is None and name in api_parameters and name not in kinds_by_name
+    }
+    values = {**given, **{name: api_parameters[name].default for name in left_at_default}}
+    if shared and ("options" in kinds_by_name or api_parameters.keys() & {"options", "include", "data"}):
+        values["options"] = build_options({name: given[name] for name in shared})
+        values |= {name: getattr(values["options"], name) for name in ("include", "data") if name in shared}
+    if "executor" in kinds_by_name:
+        values["executor"] = _build_executor(**{name: given[name] for name in EXECUTOR_OPTIONS.split()})
+    keywords = inspect.Parameter.VAR_KEYWORD in kinds_by_name.values()
+    return {
+        name: _unwrap_enum(values[name])
+        for name in values
+        if name in kinds_by_name or (keywords and name in api_parameters)
+    }
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
+def build_options(given: Mapping[str, Any]) -> Options:
     """Return the options of the API that the options of a verb stand for."""
     from rbench.api import Options, call_options
 
     overrides = given.get("overrides") or ()
-    told = {**given, "overrides": [*overrides, *seeded(given.get("seeds"), overrides)]}
-    told["texts"] = not given.get("no_texts")
+    values_by_name = {**given, "overrides": [*overrides, *seed_overrides(given.get("seeds"), overrides)]}
+    values_by_name["texts"] = not given.get("no_texts")
     fields = {field.name for field in dataclasses.fields(Options)}
-    return call_options.options_of(None, {name: _plain(value) for name, value in told.items() if name in fields})
+    return call_options.resolve_options(
+        None, {name: _unwrap_enum(value) for name, value in values_by_name.items() if name in fields}
+    )
 
 
-def seeded(seeds: Sequence[int] | None, overrides: Sequence[str]) -> list[str]:
+def seed_overrides(seeds: Sequence[int] | None, overrides: Sequence[str]) -> list[str]:
     """Return the override that --seed stands for; none where it was not given.
 
     Raises SuiteError where --set names seeds, too.
     """
-    if seeds and (other := next((one for one in overrides if one.partition("=")[0].strip() == "seeds"), None)):
-        raise SuiteError(f"--seed and --set {other} both choose the seeds; leave one out")
-    return [f"seeds=[{', '.join(map(str, seeds))}]"] if seeds else []
+    if not seeds:
+        return []
+    for override in overrides:
+        if override.partition("=")[0].strip() == "seeds":
+            raise SuiteError(f"--seed and --set {override} both choose the seeds; leave one out")
+    return [f"seeds=[{', '.join(map(str, seeds))}]"]
 
 
-def _executor_of(sbatch: Sequence[str] | None, **more: Any) -> Executor | None:
+def _build_executor(sbatch: Sequence[str] | None, **executor_options: Any) -> Executor | None:
     """Return the executor that the options of a verb stand for; None where it runs the jobs in this process."""
-    given = {name: value for name, one in more.items() if (value := _plain(one)) is not None and value is not False}
+    values = {name: _unwrap_enum(raw_value) for name, raw_value in executor_options.items()}
+    # None and False are options that were not given: `Executor` has their defaults.
+    given = {name: value for name, value in values.items() if value is not None and value is not False}
     if given == {"kind": "inline"} and not sbatch:
         return None
     from rbench.api import Executor
 
-    return Executor(sbatch=dict(map(_of_sbatch, sbatch or ())), **given)
+    return Executor(sbatch=dict(map(_split_sbatch, sbatch or ())), **given)
 
 
-def _plain(value: Any) -> Any:
+def _unwrap_enum(value: Any) -> Any:
     return value.value if isinstance(value, StrEnum) else value
 
 
-def _of_sbatch(text: str) -> tuple[str, str | bool]:
+def _split_sbatch(text: str) -> tuple[str, str | bool]:
     key, given, value = text.removeprefix("--").partition("=")
-    if not key.replace("-", "").isalnum():
-        raise PlanError(f'--sbatch "{text}": expected KEY=VALUE, such as account=nlp')
     return key, value if given else True

@@ -21,30 +21,30 @@ from rbench.errors import PlanError, RbenchError
 from rbench.schema import victim_name
 
 if TYPE_CHECKING:
-    from rbench.api import Cell, Executor, Options
+    from rbench.api import AttackSelection, Executor, Options
     from rbench.schema import Outcome
 
-CARDS = ("markdown", "json")
+CARD_FORMATS = ("markdown", "json")
 MODELS = a.argument(
     "MODEL...",
     f"An encoder: {a.ENCODERS[:1].lower()}{a.ENCODERS[1:-1]}; or a classifier: its folder, hub id, module:function or "
     "address; or a file with one of these on each line (models.txt). Several are ranked.",
     ...,
 )
-OF_TABLE = "A table of your own (--task my.csv)"
+TABLE_PANEL = "A table of your own (--task my.csv)"
 TEXT = a.option(
     "--text COLUMN",
     "The column of the texts; twice for tasks of two texts. (default: guessed, and shown)",
-    panel=OF_TABLE,
+    panel=TABLE_PANEL,
 )
-LABEL = a.option("--label COLUMN", "The column of the labels. (default: guessed, and shown)", panel=OF_TABLE)
+LABEL = a.option("--label COLUMN", "The column of the labels. (default: guessed, and shown)", panel=TABLE_PANEL)
 LABELS = a.option(
     "--labels A,B",
     "The labels in the order of their ids. (default: all that the column has, sorted)",
-    panel=OF_TABLE,
+    panel=TABLE_PANEL,
 )
 KIND = a.option(
-    "--kind NAME", "single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)", panel=OF_TABLE
+    "--kind NAME", "single, nli, pair or paraphrase. (default: by the texts: single, nli or pair)", panel=TABLE_PANEL
 )
 
 
@@ -57,7 +57,7 @@ KIND = a.option(
     "Finished work is kept: run the same command again, without --fresh, to resume. An interrupted fine-tuning goes "
     "on after its last whole epoch.",
     shared="profile overrides only limit seeds out data models include device workers concurrency backend report_to "
-    f"max_seconds retry_timeouts dry_run fresh no_texts fail_if allow_undecided quiet verbose {a.EXECUTOR}",
+    f"max_seconds retry_timeouts dry_run fresh no_texts fail_if allow_undecided quiet verbose {a.EXECUTOR_OPTIONS}",
 )
 def run(
     *,
@@ -90,20 +90,20 @@ def run(
         rbench.api.check_conditions(limits, suite, options)
     with watching(quiet) as progress:
         result = rbench.api.run(suite, options, executor=executor, progress=progress)
-    printing.result(result, quiet=quiet)
-    left = bool(result.left or result.elsewhere)
-    if limits and (result.failed or result.skipped or left):
+    printing.print_result(result, quiet=quiet)
+    jobs_left = bool(result.left or result.elsewhere)
+    if limits and (result.failed or result.skipped or jobs_left):
         tell("--fail-if was not judged, because the run is not complete")
     if result.failed or result.skipped:
         raise typer.Exit(FAILED)
-    if left and (limits or not result.submitted):  # what was submitted need not be waited for
+    if jobs_left and (limits or not result.submitted):  # what was submitted need not be waited for
         raise typer.Exit(INCOMPLETE)
     if limits:
-        judged = rbench.api.met(result.run, limits, options.include)
-        for one in (*judged.met, *judged.undecided):
-            tell(f"--fail-if {one}")
-        if judged.met or (judged.undecided and not allow_undecided):
-            raise typer.Exit(CHECK_FAILED if judged.met else UNDECIDED)
+        condition_results = rbench.api.met(result.run, limits, options.include)
+        for met_or_undecided in (*condition_results.met, *condition_results.undecided):
+            tell(f"--fail-if {met_or_undecided}")
+        if condition_results.met or (condition_results.undecided and not allow_undecided):
+            raise typer.Exit(CHECK_FAILED if condition_results.met else UNDECIDED)
 
 
 @app.command(
@@ -130,7 +130,9 @@ def eval_(
         "How many test texts of each task are attacked. (default: as many as the time allows, and 100 with --attacks)",
         min=1,
     ),
-    fmt: str = a.option("--format NAME", "markdown or json.", "markdown", callback=a.one_of("format", CARDS)),
+    fmt: str = a.option(
+        "--format NAME", "markdown or json.", "markdown", callback=a.choice_callback("format", CARD_FORMATS)
+    ),
     text: list[str] | None = TEXT,
     label: str | None = LABEL,
     labels: str | None = LABELS,
@@ -141,46 +143,52 @@ def eval_(
     """Evaluate a model in plain words, or rank several, in 15 minutes.
 
     Fine-tunes each encoder on each task (a classifier stays as it is) and attacks it. Of one model it prints a card:
-    ten numbers with intervals, and three texts that break it. Of several it prints one ranking that says which
+    numbers with intervals, and three texts that break it. Of several it prints one ranking that says which
     differences hold, and writes a card of each. --compare-to judges a second model number by number. Columns, labels,
     splits and resources are guessed and shown. Everything is kept in a RUN, so that the same command resumes.
     """
     from rbench.system.progress import watching
 
-    chosen = _tasks_of(task or (), text, label, labels, kind)
+    tasks = _tasks_with_options(task or (), text, label, labels, kind)
     with watching(quiet) as progress:
-        found = rbench.api.evaluate(model, task=chosen, n=n, progress=progress, **how)
-    say(found.rendered(fmt).rstrip("\n"))
-    for one in found.runs:
-        printing.trouble(one)
+        evaluation = rbench.api.evaluate(model, task=tasks, n=n, progress=progress, **how)
+    say(evaluation.rendered(fmt).rstrip("\n"))
+    for run_result in evaluation.runs:
+        printing.print_trouble(run_result)
     if not quiet:
-        tell(f"report: {', '.join(str(one.report) for one in found.runs if one.report is not None)}")
-        if found.ranked:
-            tell(f"cards: {found.runs[0].run / 'tables'}/card-*.md")
-        if found.files:
-            tell(f"for a paper: {', '.join(map(str, found.files))}")
-        tell(f"the same, anywhere: {found.again}")
-        tell(f"more: {found.more}")
-    if found.failed:
+        tell(
+            "report: "
+            f"{', '.join(str(run_result.report) for run_result in evaluation.runs if run_result.report is not None)}"
+        )
+        if evaluation.ranked:
+            tell(f"cards: {evaluation.runs[0].run / 'tables'}/card-*.md")
+        if evaluation.files:
+            tell(f"for a paper: {', '.join(map(str, evaluation.files))}")
+        tell(f"the same, anywhere: {evaluation.again}")
+        tell(f"more: {evaluation.more}")
+    if evaluation.failed:
         raise typer.Exit(FAILED)
-    if found.left:
+    if evaluation.left:
         raise typer.Exit(INCOMPLETE)
 
 
-def _tasks_of(
+def _tasks_with_options(
     tasks: Sequence[str], text: list[str] | None, label: str | None, labels: str | None, kind: str | None
 ) -> list[str | dict[str, Any]]:
     """Return tasks as a suite names them. What is said of a table holds for all tables among them.
 
     Raises typer.BadParameter where none of them is one.
     """
-    tables = [one for one in tasks if is_path(one)]
+    tables = [name_or_path for name_or_path in tasks if is_path(name_or_path)]
     if not tables and tasks:
-        return [task_of(one, text, label, labels, kind) for one in tasks]
-    return [task_of(one, text, label, labels, kind) if one in tables else one for one in tasks]
+        return [task_with_options(name_or_path, text, label, labels, kind) for name_or_path in tasks]
+    return [
+        task_with_options(name_or_path, text, label, labels, kind) if name_or_path in tables else name_or_path
+        for name_or_path in tasks
+    ]
 
 
-class Only(StrEnum):
+class RowChoice(StrEnum):
     """Which examples are rows of a set."""
 
     all = "all"
@@ -188,15 +196,15 @@ class Only(StrEnum):
     successes = "successes"
 
 
-OF_SET = "A data set of the attacked texts (docs/guide-adversarial-sets.md)"
+SET_PANEL = "A data set of the attacked texts (docs/guide-adversarial-sets.md)"
 
 
-def _attacking(said: Mapping[str, object]) -> str:
+def _first_line_of_attack(arguments: Mapping[str, object]) -> str:
     """Return the first line of `rbench attack`."""
-    if said["out"] is not None:
-        return f"Building an adversarial set in {said['out']}"
-    what = said["encoder"] or said["classifier"] or "a classifier"
-    return f"Preparing to attack {what} on {said['task']} with {said['attack']}"
+    if arguments["out"] is not None:
+        return f"Building an adversarial set in {arguments['out']}"
+    victim = arguments["encoder"] or arguments["classifier"] or "a classifier"
+    return f"Preparing to attack {victim} on {arguments['task']} with {arguments['attack']}"
 
 
 @app.command(
@@ -204,7 +212,7 @@ def _attacking(said: Mapping[str, object]) -> str:
     epilog="Example: [bold]rbench attack --encoder mini-bert-packaged --task mini-sentiment --attack pwws -n 3[/bold]",
 )
 @verb(
-    _attacking,
+    _first_line_of_attack,
     "Run the same command again. If the victim was fine-tuned already, it is kept; with --out, so are its outcomes.",
     shared="overrides data models include device workers backend quiet",
 )
@@ -217,6 +225,11 @@ def attack(
         "--classifier -c WHERE",
         "A classifier that exists, attacked as it is: the folder or hub id of a transformers model, "
         "module:function (imported from the current folder, too), or a victim's file. May be repeated.",
+    ),
+    model: str | None = a.option(
+        "--model NAME|DIR|ID",
+        "An encoder, or a classifier, as rbench eval tells them.",
+        hidden=True,
     ),
     label_map: str | None = a.option(
         "--label-map THEIRS=OURS,...",
@@ -236,22 +249,22 @@ def attack(
     labels: str | None = LABELS,
     kind: str | None = KIND,
     out: Path | None = a.option(
-        "--out DIR", "Write the texts as a data set into this folder, new or empty.", file_okay=False, panel=OF_SET
+        "--out DIR", "Write the texts as a data set into this folder, new or empty.", file_okay=False, panel=SET_PANEL
     ),
     run: Path | None = a.option(
         "--run RUN",
         "Attack nothing, and take the outcomes of this finished run. --encoder, --task, --attack, --finetune and "
         "--seed say which where it has several.",
-        panel=OF_SET,
+        panel=SET_PANEL,
     ),
-    only: Only = a.option(
+    only: RowChoice = a.option(
         "--only",
         "Rows: all examples (those that did not fall keep their text), those attacked, or successes alone.",
-        Only.all,
-        panel=OF_SET,
+        RowChoice.all,
+        panel=SET_PANEL,
     ),
     overwrite: bool = a.option(
-        "--overwrite", "Replace the set in DIR. Other files there are left as they are.", False, panel=OF_SET
+        "--overwrite", "Replace the set in DIR. Other files there are left as they are.", False, panel=SET_PANEL
     ),
     options: Options,
     quiet: bool,
@@ -270,51 +283,53 @@ def attack(
     from rbench.config.registry import Registry
     from rbench.system.progress import watching
 
+    if model is not None:
+        encoder, classifier = _told_apart(model, encoder, classifier, label_map, options)
     if out is not None:
         others = {"--classifier": classifier, "--text": text, "--label": label, "--labels": labels, "--kind": kind}
-        if wrong := [flag for flag, value in others.items() if value]:
+        if excluded_flags := [flag for flag, value in others.items() if value]:
             raise PlanError(
-                f"{', '.join(wrong)} and --out exclude each other: run a suite with it, then give --run RUN"
+                f"{', '.join(excluded_flags)} and --out exclude each other: run a suite with it, then give --run RUN"
             )
-        cell = rbench.api.Cell(encoder, task, attack, finetune, seed)
-        _build(cell, out, options, run, n, resources, Only(only), overwrite=overwrite, quiet=quiet)
+        cell = rbench.api.AttackSelection(encoder, task, attack, finetune, seed)
+        _build_set(cell, out, options, run, n, resources, RowChoice(only), overwrite=overwrite, quiet=quiet)
         return
-    if run is not None or overwrite or Only(only) is not Only.all:
+    if run is not None or overwrite or RowChoice(only) is not RowChoice.all:
         raise PlanError("--run, --only and --overwrite are of a data set: say with --out DIR where it goes")
     _check_victim_options(encoder, classifier, label_map, finetune)
     if task is None or attack is None:
         raise typer.BadParameter("say what is attacked, and with what: --task NAME --attack NAME")
-    chosen = a.seeded([seed], options.overrides) if seed is not None else ["seeds=0"]
+    chosen = a.seed_overrides([seed], options.overrides) if seed is not None else ["seeds=0"]
     chosen += [f"resources={resources}"] if resources is not None else []
     chosen += [f"finetune={finetune}"] if finetune is not None else []
     options = dataclasses.replace(options, overrides=(*chosen, *options.overrides))
     registry = Registry(options.include)
-    chosen_task = task_of(task, text, label, labels, kind, test_only=bool(classifier))
+    chosen_task = task_with_options(task, text, label, labels, kind, test_only=bool(classifier))
     spec = load_task(chosen_task, registry, place="--task")
-    given = [rbench.api.classifier(where, label_map, registry) for where in classifier or ()]
-    victims: list[Any] = given or [None]
-    for one in victims:
-        which = f"{victim_name(one)} " if len(given) > 1 else ""
+    classifiers = [rbench.api.classifier(where, label_map, registry) for where in classifier or ()]
+    victims: list[Any] = classifiers or [None]
+    for victim in victims:
+        victim_prefix = f"{victim_name(victim)} " if len(classifiers) > 1 else ""
 
-        def show(outcome: Outcome, number: int, count: int, which: str = which) -> None:
-            printing.example(outcome, spec.columns, spec.labels, f"[{which}{number}/{count}]")
+        def show(outcome: Outcome, number: int, count: int, victim_prefix: str = victim_prefix) -> None:
+            printing.print_example(outcome, spec.columns, spec.labels, f"[{victim_prefix}{number}/{count}]")
 
         with watching(quiet) as progress:
             list(
                 rbench.api.attack(
-                    encoder, chosen_task, attack, n or 5, options, classifier=one, progress=progress, seen=show
+                    encoder, chosen_task, attack, n or 5, options, classifier=victim, progress=progress, seen=show
                 )
             )
 
 
-def _build(
-    cell: Cell,
+def _build_set(
+    cell: AttackSelection,
     out: Path,
     options: Options,
     run: Path | None,
     n: int | None,
     resources: str | None,
-    only: Only,
+    only: RowChoice,
     *,
     overwrite: bool,
     quiet: bool,
@@ -342,9 +357,22 @@ def _build(
                 progress=progress,
             )
     counts = built.about.counts
-    said = ", ".join(f"{counts[name]} {name}" for name in ("succeeded", "failed", "skipped", "errored"))
-    say(f"{counts['rows']} rows are in {built.folder} (of {counts['total']} examples: {said})")
+    status_counts = ", ".join(f"{counts[name]} {name}" for name in ("succeeded", "failed", "skipped", "errored"))
+    say(f"{counts['rows']} rows are in {built.folder} (of {counts['total']} examples: {status_counts})")
     say(f"the outcomes are in {built.run}")
+
+
+def _told_apart(
+    model: str, encoder: str | None, classifier: list[str] | None, label_map: str | None, options: Options
+) -> tuple[str | None, list[str] | None]:
+    """Return the encoder, or the classifiers, that --model means."""
+    from rbench.api.contestants import recognize_model
+    from rbench.config.registry import Registry
+
+    if encoder is not None or classifier:
+        raise PlanError("--model excludes --encoder and --classifier: it is one of them")
+    found = recognize_model(model, label_map, Registry(options.include), options.models)
+    return (found.entry, None) if found.kind == "encoders" else (None, [found.text])
 
 
 def _check_victim_options(
@@ -352,15 +380,13 @@ def _check_victim_options(
 ) -> None:
     """Raise RbenchError where the options of `rbench attack` that choose the victim exclude each other."""
     if (encoder is None) == (not classifier):
-        said = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"
-        raise RbenchError(f"{said}: name an encoder that is fine-tuned first, or a classifier that exists")
-    if label_map is not None and not classifier:
-        raise RbenchError("--label-map goes with --classifier: it says what the classifier's labels mean")
-    if finetune is not None and classifier:
-        raise RbenchError("--finetune goes with --encoder: a classifier that exists is attacked as it is")
+        problem = "--encoder excludes --classifier" if classifier else "Missing option --encoder or --classifier"
+        raise RbenchError(f"{problem}: name an encoder that is fine-tuned first, or a classifier that exists")
+    if (label_map is not None and not classifier) or (finetune is not None and classifier):
+        raise RbenchError("--label-map goes with --classifier, which exists, and --finetune goes with --encoder")
 
 
-def task_of(
+def task_with_options(
     task: str,
     text: list[str] | None,
     label: str | None,
@@ -374,8 +400,8 @@ def task_of(
 
     Raises typer.BadParameter where the options of a table go with a task that is none.
     """
-    names = [name.strip() for name in labels.split(",")] if labels is not None else None
-    given = {"text": text, "label": label, "labels": names, "kind": kind}
+    label_names = [name.strip() for name in labels.split(",")] if labels is not None else None
+    given = {"text": text, "label": label, "labels": label_names, "kind": kind}
     options = {key: value for key, value in given.items() if value is not None}
     if options and not is_path(task):
         flags = ", ".join(f"--{key}" for key in options)
@@ -395,7 +421,7 @@ def list_(
     kind: str | None = a.argument(
         "KIND",
         f"{', '.join(KINDS)}. Without a kind, the number of names of each kind is printed.",
-        callback=a.one_of("kind", tuple(KINDS)),
+        callback=a.choice_callback("kind", tuple(KINDS)),
     ),
     name: str | None = a.argument(
         "NAME", "Print the file with this name, and what it includes; of a figure its options."
@@ -407,30 +433,31 @@ def list_(
     Prints names with titles, references or licences, and origins. With a NAME, prints the content of its file; of a
     figure its options.
     """
-    from rbench.config import catalogue, content, recipes
-    from rbench.config.code import checked, find, listed_options
-    from rbench.config.entries import with_needs
-    from rbench.config.files import said
+    from rbench.config import catalogue, file_content, list_recipes
+    from rbench.config.code import find, listed_options, open_checked
+    from rbench.config.entries import add_needs
     from rbench.config.registry import Registry
 
     registry = Registry(options.include)
     if kind == "figures" and name is not None:
-        found = find(kind, name, registry)
-        printing.options(said(found.open())["title"], listed_options(checked(found).Options))
+        figure_module = find(kind, name, registry)
+        printing.print_options(
+            figure_module.open().said()["title"], listed_options(open_checked(figure_module).Options)
+        )
         return
     if kind is not None and name is not None:
-        say(content(kind, name, registry).rstrip("\n"))
+        say(file_content(kind, name, registry).rstrip("\n"))
         return
     if kind is None:
-        printing.kinds({kind: registry.names(kind) for kind in KINDS})
+        printing.print_kinds({kind: registry.names(kind) for kind in KINDS})
     elif kind == "objectives":
-        printing.objectives(rbench.api.objectives(registry))
+        printing.print_objectives(rbench.api.objectives(registry))
     elif registry.names(kind):
         entries = catalogue(kind, registry)
-        printing.listed(with_needs(entries, registry) if kind == "attacks" else entries)
+        printing.print_entries(add_needs(entries, registry) if kind == "attacks" else entries)
     if kind == "victims":
         say("A folder, a hub id or module:function may stand where a name may: docs/guide-measure-my-classifier.md")
     if kind == "encoders":
         say("\nA folder (./mine) or a hub id (OWNER/NAME) may stand wherever one of these names may.")
-    if kind == "attacks" and recipes():
-        printing.recipes(recipes().values())
+    if kind == "attacks" and list_recipes():
+        printing.print_recipes(list_recipes().values())

@@ -14,15 +14,15 @@ from rich.text import Text
 from rbench.config.registry import KINDS
 from rbench.errors import RbenchError
 from rbench.schema import TIMED_OUT, Outcome
-from rbench.system.changes import changes, marked
+from rbench.system.changes import iter_changes, mark_changes
 from rbench.system.console import console, harmless, is_terminal, silence, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rbench.api import Check, ListedObjective, Planned, RunResult
-    from rbench.config import Listed
-    from rbench.config.attacks import Recipe
+    from rbench.config import ListedFile
+    from rbench.config.attacks import TextAttackRecipe
     from rbench.config.code import ListedOption
     from rbench.schema import Job
 
@@ -71,7 +71,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], *,
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-class _ToStderr(logging.Handler):
+class StderrHandler(logging.Handler):
     """Logs to the current `sys.stderr`, which a progress display replaces while it is shown."""
 
     timed = False
@@ -86,12 +86,15 @@ def log_to_stderr(quiet: bool, verbose: bool = False) -> None:
     """Show rbench's own log: warnings and worse. Only errors where `quiet`; everything, with times, where `verbose`."""
     log = logging.getLogger("rbench")
     log.disabled = False  # TextAttack disables all loggers, where a user's module imports it first
-    log.setLevel(logging.ERROR if quiet else logging.DEBUG if verbose else logging.WARNING)
-    if not any(isinstance(handler, _ToStderr) for handler in log.handlers):
-        log.addHandler(_ToStderr())
+    if quiet:
+        log.setLevel(logging.ERROR)
+    else:
+        log.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    if not any(isinstance(handler, StderrHandler) for handler in log.handlers):
+        log.addHandler(StderrHandler())
         log.propagate = False
     for handler in log.handlers:
-        if isinstance(handler, _ToStderr):
+        if isinstance(handler, StderrHandler):
             handler.timed = verbose
 
 
@@ -101,75 +104,83 @@ def plan(planned: Planned) -> None:
     for job in planned.jobs:
         label, *rest = job.parts
         groups.setdefault("/".join((job.stage, planned.plan.draw(label).encoder, *rest)), []).append(job)
-    axis = planned.plan.draws
+    has_training_seeds = planned.plan.draws
     rows = [
         [
             name,
-            *([_trainings(jobs, planned)] if axis else []),
-            _ranged({job.seed for job in jobs}),
-            *_cost(jobs, planned),
+            *([_format_trainings(jobs, planned)] if has_training_seeds else []),
+            _format_range({job.seed for job in jobs}),
+            *_cost_columns(jobs, planned),
         ]
         for name, jobs in groups.items()
     ]
-    print_table(["job", *(["training seeds"] if axis else []), "seeds", "done", "examples", "queries (about)"], rows)
+    print_table(
+        ["job", *(["training seeds"] if has_training_seeds else []), "seeds", "done", "examples", "queries (about)"],
+        rows,
+    )
     say()
     done = sum(job.key in planned.done for job in planned.jobs)
-    left = [job for job in planned.jobs if job.key not in planned.done]
-    say(f"{len(planned.jobs)} jobs, {done} done; to do: {_remaining(left, planned)}")
-    costs = [planned.estimates[job.key] for job in left if job.key in planned.estimates]
-    for told in dict.fromkeys(cost.told for cost in costs if cost.told):
-        say(told.format(sum(cost.examples for cost in costs if cost.told == told)))
-    attacks = [planned.estimates[job.key] for job in left if job.attacking and job.key in planned.estimates]
+    remaining = [job for job in planned.jobs if job.key not in planned.done]
+    say(f"{len(planned.jobs)} jobs, {done} done; to do: {_count_remaining(remaining, planned)}")
+    costs = [planned.estimates[job.key] for job in remaining if job.key in planned.estimates]
+    for hint in dict.fromkeys(cost.told for cost in costs if cost.told):
+        say(hint.format(sum(cost.examples for cost in costs if cost.told == hint)))
+    attacks = [planned.estimates[job.key] for job in remaining if job.attacking and job.key in planned.estimates]
     if examples := sum(cost.examples for cost in attacks):
-        say(f"to attack: {examples:,} examples, about {_about(sum(cost.queries for cost in attacks))} model queries")
+        say(
+            f"to attack: {examples:,} examples, about "
+            f"{_format_estimate(sum(cost.queries for cost in attacks))} model queries"
+        )
     for note in planned.notes:
         say(f"note: {note}")
     say(f"results go to {planned.run}")
 
 
-def _remaining(left: Sequence[Job], planned: Planned) -> str:
+def _count_remaining(remaining_jobs: Sequence[Job], planned: Planned) -> str:
     """Count the remaining jobs of each stage: `3 pretrain (2 in the cache), 6 finetune`."""
     stages: dict[str, list[Job]] = {}
-    for job in left:
+    for job in remaining_jobs:
         stages.setdefault(job.stage, []).append(job)
-    said = [f"{len(jobs)} {stage}{_cached(jobs, planned, ' ({} in the cache)')}" for stage, jobs in stages.items()]
-    return ", ".join(said) or "nothing"
+    counts = [
+        f"{len(jobs)} {stage}{_format_cached(jobs, planned, ' ({} in the cache)')}" for stage, jobs in stages.items()
+    ]
+    return ", ".join(counts) or "nothing"
 
 
-def _cached(jobs: Sequence[Job], planned: Planned, text: str) -> str:
+def _format_cached(jobs: Sequence[Job], planned: Planned, text: str) -> str:
     """Format `text` with the number of jobs whose weights are in the cache. Returns an empty string where it is 0."""
     count = sum(job.key in planned.cached for job in jobs)
     return text.format(count) if count else ""
 
 
-def _trainings(jobs: Sequence[Job], planned: Planned) -> str:
+def _format_trainings(jobs: Sequence[Job], planned: Planned) -> str:
     """Format the training seeds of some jobs; empty for an encoder that rbench does not train."""
-    found = (planned.plan.draw(job.parts[0]).train_seed for job in jobs)
-    return _ranged(seed for seed in found if seed is not None)
+    train_seeds = (planned.plan.draw(job.parts[0]).train_seed for job in jobs)
+    return _format_range(seed for seed in train_seeds if seed is not None)
 
 
-def _ranged(values: Iterable[int]) -> str:
+def _format_range(values: Iterable[int]) -> str:
     seeds = sorted({*values})
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[0] + len(seeds))):
         return f"{seeds[0]}-{seeds[-1]}"
     return ", ".join(map(str, seeds))
 
 
-def _cost(jobs: Sequence[Job], planned: Planned) -> list[str]:
-    done = f"{sum(job.key in planned.done for job in jobs)}/{len(jobs)}{_cached(jobs, planned, ', {} cached')}"
+def _cost_columns(jobs: Sequence[Job], planned: Planned) -> list[str]:
+    done = f"{sum(job.key in planned.done for job in jobs)}/{len(jobs)}{_format_cached(jobs, planned, ', {} cached')}"
     estimates = [planned.estimates[job.key] for job in jobs if job.key in planned.estimates]
     if not estimates:
         return [done, "", ""]
-    queries = sum(e.queries for e in estimates)
-    return [done, f"{sum(e.examples for e in estimates):,}", _about(queries) if queries else ""]
+    queries = sum(estimate.queries for estimate in estimates)
+    return [done, f"{sum(estimate.examples for estimate in estimates):,}", _format_estimate(queries) if queries else ""]
 
 
-def _about(n: int) -> str:
+def _format_estimate(n: int) -> str:
     """Format an estimate with two significant digits."""
     return f"{round(n, 2 - len(str(n))):,}" if n >= 100 else str(n)
 
 
-def result(run: RunResult, *, quiet: bool = False) -> None:
+def print_result(run: RunResult, *, quiet: bool = False) -> None:
     """Print the suite's tables to standard output, then failures and remedies to standard error.
 
     Args:
@@ -181,22 +192,23 @@ def result(run: RunResult, *, quiet: bool = False) -> None:
         for line in run.claims:
             say(line)
     finally:
+        # Printed in `finally`: where standard output cannot be written, what failed is still said.
         if not quiet:
             tell(f"{run.complete} jobs complete; results are in {run.run}")
             if run.figures:
                 tell(f"figures: {', '.join(map(str, run.figures))}")
             if run.report is not None:
                 tell(f"report: {run.report}")
-        trouble(run)
+        print_trouble(run)
 
 
-def trouble(run: RunResult) -> None:
+def print_trouble(run: RunResult) -> None:
     """Print to standard error what is not done, what failed, errored or is flagged, and the remedies."""
-    for line in run.said_of_others():
+    for line in run.describe_unfinished():
         tell(line)
     for record in run.failed:
         tell(f"failed: {record.job.name}: {record.reason}")
-    for line in run.said_of_skipped():
+    for line in run.describe_skipped():
         tell(line)
     if run.errored:
         kinds = ", ".join(f"{n} {kind}" for kind, n in run.errored.items())
@@ -211,7 +223,7 @@ def trouble(run: RunResult) -> None:
         tell(f"{which} {first}. The same command tries failed jobs again.")
 
 
-def listed(entries: Sequence[Listed]) -> None:
+def print_entries(entries: Sequence[ListedFile]) -> None:
     """Print names with titles, references, licences and origins; of attacks also with what they need."""
     needs = any(entry.needs is not None for entry in entries)
     rows: list[list[str | Text]] = [
@@ -228,11 +240,11 @@ def listed(entries: Sequence[Listed]) -> None:
     print_table(["name", "title", *(["needs"] if needs else []), "reference", "licence", "from"], rows, tabs=True)
 
 
-def recipes(found: Iterable[Recipe]) -> None:
+def print_recipes(all_recipes: Iterable[TextAttackRecipe]) -> None:
     """Print the names of TextAttack's recipes that work, and why the others do not."""
-    usable: list[Recipe] = []
-    refused: list[Recipe] = []
-    for recipe in found:
+    usable: list[TextAttackRecipe] = []
+    refused: list[TextAttackRecipe] = []
+    for recipe in all_recipes:
         (refused if recipe.refused else usable).append(recipe)
     say(f"\nTextAttack's recipes work by class name too: {', '.join(recipe.name for recipe in usable)}\n")
     say("These cannot be run here:")
@@ -240,54 +252,58 @@ def recipes(found: Iterable[Recipe]) -> None:
         say(f"{recipe.name}: {recipe.refused}")
 
 
-def kinds(names: Mapping[str, Sequence[str]]) -> None:
+def print_kinds(names: Mapping[str, Sequence[str]]) -> None:
     """Print the kinds of things that have names, what they are, the number of each, and the first names."""
     rows: list[list[str | Text]] = [
         [
             Text(kind, style="bold"),
-            str(len(found)),
+            str(len(names_of_kind)),
             f"{KINDS[kind].one}: {KINDS[kind].about}" if KINDS[kind].about else KINDS[kind].one,
-            ", ".join(found[:3]) + ", ..." * (len(found) > 3),
+            ", ".join(names_of_kind[:3]) + ", ..." * (len(names_of_kind) > 3),
         ]
-        for kind, found in names.items()
+        for kind, names_of_kind in names.items()
     ]
     print_table(["rbench list", "there are", "one is", "for instance"], rows)
 
 
-def objectives(found: Sequence[ListedObjective]) -> None:
+def print_objectives(listed_objectives: Sequence[ListedObjective]) -> None:
     """Print training objectives with titles, the options that --set takes and their defaults, and origins."""
     rows: list[list[str | Text]] = [
         [
-            Text(one.listed.name, style="bold"),
-            one.listed.title,
-            ", ".join(f"{key}={_yaml(value)}" for key, value in one.options.items()),
-            one.listed.origin,
+            Text(objective.listed.name, style="bold"),
+            objective.listed.title,
+            ", ".join(f"{key}={_as_yaml(value)}" for key, value in objective.options.items()),
+            objective.listed.origin,
         ]
-        for one in found
+        for objective in listed_objectives
     ]
     print_table(["name", "objective", "options and their defaults", "from"], rows, tabs=True)
 
 
-def options(title: str, found: Sequence[ListedOption]) -> None:
+def print_options(title: str, listed_options: Sequence[ListedOption]) -> None:
     """Print a title, and options with their defaults, their choices and what they are."""
     say(f"{title}\n")
-    if not found:
+    if not listed_options:
         say("It has no options.")
         return
     rows: list[list[str | Text]] = [
         [
-            Text(one.name, style="bold"),
-            "required" if one.required else _yaml(one.default),
-            f"{' or '.join(one.choices)}. {one.description}" if one.choices else one.description,
+            Text(figure_option.name, style="bold"),
+            "required" if figure_option.required else _as_yaml(figure_option.default),
+            f"{' or '.join(figure_option.choices)}. {figure_option.description}"
+            if figure_option.choices
+            else figure_option.description,
         ]
-        for one in found
+        for figure_option in listed_options
     ]
     print_table(["--option", "default", "what it is"], rows, tabs=True)
 
 
-def _yaml(value: Any) -> str:
+def _as_yaml(value: Any) -> str:
     """Format a value as --set takes it."""
-    return "null" if value is None else f"[{', '.join(value)}]" if isinstance(value, tuple) else f"{value}"
+    if value is None:
+        return "null"
+    return f"[{', '.join(value)}]" if isinstance(value, tuple) else f"{value}"
 
 
 def environment(checks: Sequence[Check]) -> None:
@@ -298,7 +314,12 @@ def environment(checks: Sequence[Check]) -> None:
         None: Text("unchecked", style="yellow"),
     }
     rows: list[list[str | Text]] = [
-        [f"{c.kind} {c.name}", marks[c.ok], c.where if c.ok is not False else "see below"] for c in checks
+        [
+            f"{environment_check.kind} {environment_check.name}",
+            marks[environment_check.ok],
+            environment_check.where if environment_check.ok is not False else "see below",
+        ]
+        for environment_check in checks
     ]
     print_table(["what", "state", "where"], rows)
     missing = [check for check in checks if check.ok is False]
@@ -310,10 +331,10 @@ def environment(checks: Sequence[Check]) -> None:
     say(f"\n{len(checks) - len(missing)} of {len(checks)} are there")
 
 
-def coloured(original: str, perturbed: str) -> Text:
+def colour_change(original: str, perturbed: str) -> Text:
     """Return the change in colours: old words red and struck through, new ones green."""
     text = Text()
-    for old, new in changes(original, perturbed):
+    for old, new in iter_changes(original, perturbed):
         if old == new:
             text.append(harmless(old))
             continue
@@ -328,17 +349,19 @@ def show_column(name: str, original: str, perturbed: str) -> None:
     """Print the change of one column, which has a name where a text has several."""
     title = f"  {name}: " if name else "  "
     if is_terminal():
-        on = console()
-        with on.capture() as captured:  # a console writes past the bars of another one, which `print` puts below it
-            on.print(Text(title) + coloured(original, perturbed))
+        terminal = console()
+        with (
+            terminal.capture() as captured
+        ):  # a console writes past the bars of another one, which `print` puts below it
+            terminal.print(Text(title) + colour_change(original, perturbed))
         print(captured.get(), end="", flush=True)
     else:
-        say(f"{title}{marked(original, perturbed)}")
+        say(f"{title}{mark_changes(original, perturbed)}")
 
 
-def example(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], place: str) -> None:
+def print_example(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...], place: str) -> None:
     """Print one attacked example: its status, labels and queries, and each column with its changes."""
-    say(f"{place} example {outcome.example_id}: {headline(outcome, labels)}")
+    say(f"{place} example {outcome.example_id}: {summarise_outcome(outcome, labels)}")
     before = outcome.original or ()
     after = outcome.perturbed or before
     for i, (old, new) in enumerate(zip(before, after, strict=True)):
@@ -348,7 +371,7 @@ def example(outcome: Outcome, columns: tuple[str, ...], labels: tuple[str, ...],
     say()
 
 
-def headline(outcome: Outcome, labels: tuple[str, ...]) -> str:
+def summarise_outcome(outcome: Outcome, labels: tuple[str, ...]) -> str:
     """Summarize an outcome in one line.
 
     For example `succeeded, label positive, predicted positive -> negative, 41 queries, 2 of 17 words changed`. Of an
@@ -356,26 +379,28 @@ def headline(outcome: Outcome, labels: tuple[str, ...]) -> str:
     """
 
     def name(label: int | None) -> str:
-        return "nothing" if label is None else labels[label] if 0 <= label < len(labels) else str(label)
+        if label is None:
+            return "nothing"
+        return labels[label] if 0 <= label < len(labels) else str(label)
 
     if outcome.gold is not None:
-        said = [outcome.status, f"gold {outcome.gold:g}", *_scores(outcome)]
+        parts = [outcome.status, f"gold {outcome.gold:g}", *_format_scores(outcome)]
     elif outcome.status == "succeeded":
-        said = [outcome.status, f"label {name(outcome.label)}"]
-        said.append(f"predicted {name(outcome.original_prediction)} -> {name(outcome.perturbed_prediction)}")
+        parts = [outcome.status, f"label {name(outcome.label)}"]
+        parts.append(f"predicted {name(outcome.original_prediction)} -> {name(outcome.perturbed_prediction)}")
     else:
-        said = [outcome.status, f"label {name(outcome.label)}", f"predicted {name(outcome.original_prediction)}"]
+        parts = [outcome.status, f"label {name(outcome.label)}", f"predicted {name(outcome.original_prediction)}"]
     if outcome.status == "skipped":
         reason = "no words to change" if outcome.skip_reason == "no words" else outcome.skip_reason
-        said.append(reason or "wrong before any change")
+        parts.append(reason or "wrong before any change")
     else:
-        said += [f"{outcome.num_queries} queries", f"{outcome.num_words_changed} of {outcome.num_words} words changed"]
+        parts += [f"{outcome.num_queries} queries", f"{outcome.num_words_changed} of {outcome.num_words} words changed"]
     if outcome.oracle_label is not None:
-        said.append(f"true label of the new text {name(outcome.oracle_label)}")
-    return ", ".join(said)
+        parts.append(f"true label of the new text {name(outcome.oracle_label)}")
+    return ", ".join(parts)
 
 
-def _scores(outcome: Outcome) -> list[str]:
+def _format_scores(outcome: Outcome) -> list[str]:
     """Say how a scorer scored an STS pair, before and after; nothing where it was never scored."""
     if outcome.original_score is None:
         return []

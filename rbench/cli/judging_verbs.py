@@ -1,7 +1,8 @@
-"""Implements `rbench claims`, `compare`, `figure`, `baseline`, `check` and `judge`: what RUNs show."""
+"""Implements `rbench claims`, `compare`, `figure`, `baseline`, `check`, `watch`, `audit` and `judge`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,22 @@ import typer
 
 import rbench
 from rbench.cli import arguments as a
-from rbench.cli.console import example, say, show_column, tell
+from rbench.cli.console import print_example, say, show_column, tell
 from rbench.cli.verbs import CHECK_FAILED, MEASURE, UNDECIDED, app, verb
 from rbench.errors import RbenchError
+from rbench.system.own_code import error_message
 
 if TYPE_CHECKING:
     from rbench.api import Cases, Options
+
+JUNIT = a.option("--junit FILE", "Write JUnit XML.", dir_okay=False)
+GITHUB = a.option("--github", "Print annotations for GitHub Actions.", False)
+SUMMARY = a.option(
+    "--summary FILE",
+    "Write a markdown summary. (default: append to $GITHUB_STEP_SUMMARY where it is set)",
+    dir_okay=False,
+    show_default=False,
+)
 
 
 @app.command(
@@ -46,24 +57,32 @@ def claims(
     if (run is None) == (paper is None):
         raise typer.BadParameter("name a RUN (rbench claims RUN), or a paper's table (--paper NAME), and not both")
     if paper is not None:
-        if file is not None:
-            raise typer.BadParameter("--claims FILE needs a RUN; --paper has claims of its own")
-        judged = rbench.api.paper_claims(paper)
-        say(rbench.api.paper_claims_table(judged, fmt).rstrip("\n"))
-        wrong = [one.claim.id for one in judged if one.holding < len(one.combinations)]
+        paper_verdicts = rbench.api.paper_claims(paper)
+        say(rbench.api.paper_claims_table(paper_verdicts, fmt).rstrip("\n"))
+        failing_ids = [
+            claim_verdict.claim.id
+            for claim_verdict in paper_verdicts
+            if claim_verdict.holding < len(claim_verdict.combinations)
+        ]
     else:
         assert run is not None
-        found = rbench.api.claims(run, file, options.include)
-        say(rbench.api.claims_table(found, fmt).rstrip("\n"))
-        wrong = [one.claim.id for one in found if one.verdict == "contradicted"]
-    if strict and wrong:
-        tell(f"{'fail somewhere' if paper else 'contradicted'}: {', '.join(wrong)}")
+        judged_claims = rbench.api.claims(run, file, options.include)
+        say(rbench.api.claims_table(judged_claims, fmt).rstrip("\n"))
+        failing_ids = [
+            claim_verdict.claim.id for claim_verdict in judged_claims if claim_verdict.verdict == "contradicted"
+        ]
+    if strict and failing_ids:
+        tell(f"{'fail somewhere' if paper else 'contradicted'}: {', '.join(failing_ids)}")
         raise typer.Exit(CHECK_FAILED)
+
+
+OF_SCORES = "Two files of scores (docs/guide-compare-scores.md)"
 
 
 @app.command(
     rich_help_panel=MEASURE,
-    epilog="Example: [bold]rbench compare results/runs/quickstart --between clean adversarial[/bold]",
+    epilog="Examples: [bold]rbench compare results/runs/quickstart --between clean adversarial[/bold], [bold]rbench "
+    "compare samples_a.jsonl samples_b.jsonl[/bold]",
 )
 @verb("Comparing cells of {run}", of="api.judging.compare", shared="data include")
 def compare(
@@ -76,42 +95,68 @@ def compare(
         "set that one alone classifies correctly.",
         0,
     ),
+    score: str | None = a.option("--score NAME", "Which score, where the files have several.", panel=OF_SCORES),
+    cluster: str | None = a.option(
+        "--cluster COLUMN",
+        "Items with one value of this column are alike, such as those of one document. (default: cluster, document or "
+        "group, where there is such a column)",
+        panel=OF_SCORES,
+    ),
+    gold: Path | None = a.option(
+        "--gold FILE",
+        "Of mteb's predictions: a table with the labels in the order of the split, or qrels.",
+        dir_okay=False,
+        panel=OF_SCORES,
+    ),
     fmt: str = a.FORMAT,
     options: Options,
     **how: Any,
 ) -> None:
-    """Compare two encoders, strategies or attacks, text by text.
+    """Compare two encoders, strategies or attacks, text by text; or two files of scores.
 
     For each cell that both have: both values, the difference with its 95% interval, p corrected for the number of
     cells, how many texts fell with one alone, and the smallest difference that so many texts could have shown.
+
+    In place of RUNs two files may stand with a score of each item: samples of lm-eval, predictions of mteb, logs of
+    inspect or TextAttack, or any table with the columns id and score.
     """
-    found = rbench.api.compare(run, other_run, **how)
-    say(rbench.api.comparison_table(found, fmt).rstrip("\n"))
-    alone = [(cell, *fell) for cell in found.cells for fell in cell.fell_only[:show]]
-    if alone:
+    from rbench.config.item_scores import is_scores
+
+    if is_scores(run) and other_run is not None:
+        say(rbench.api.compare_scores(run, other_run, cluster, score=score, gold=gold).rendered(fmt).rstrip("\n"))
+        return
+    if given := [f"--{name}" for name, value in (("score", score), ("cluster", cluster), ("gold", gold)) if value]:
+        raise RbenchError(f"{', '.join(given)}: of two files of scores, rbench compare a.jsonl b.jsonl")
+    comparison = rbench.api.compare(run, other_run, **how)
+    say(rbench.api.comparison_table(comparison, fmt).rstrip("\n"))
+    fell_alone = [(cell, *fell) for cell in comparison.cells for fell in cell.fell_only[:show]]
+    if fell_alone:
         say()
-    for cell, task, fell, first in alone:
-        name = found.one if first else found.other
+    for cell, task, fell, first in fell_alone:
+        name = comparison.one if first else comparison.other
         if fell.original is None:
             say(f"{cell.name}: {fell.example_id} fell with {name} alone; the RUN keeps no texts")
         else:
-            example(fell, task.columns, task.labels, f"{cell.name}, {name} alone:")
-    for right, wrong, cases in rbench.api.cases_of(found, run, options.data) if show and other_run is None else ():
-        _show_cases(right, wrong, cases, show)
+            print_example(fell, task.columns, task.labels, f"{cell.name}, {name} alone:")
+    for right, wrong, cases in rbench.api.cases_of(comparison, run, options.data) if show and other_run is None else ():
+        _print_cases(right, wrong, cases, show)
 
 
-def _show_cases(right: str, wrong: str, found: Cases, show: int) -> None:
+def _print_cases(right: str, wrong: str, disagreements: Cases, show: int) -> None:
     """Print edits of a contrast set that one victim gets right, the other wrong. Those of many seeds come first."""
-    say(f"\n{found.set}: {len(found.cases)} of {found.edits} edits: {right} is right and {wrong} is wrong")
-    if found.without_texts:
-        say(found.without_texts)
-    for i, case in enumerate(found.cases[:show], 1):
-        predicted = ", ".join(found.labels[label] for label in dict.fromkeys(case.wrong))
-        seeds = f", in {len(case.wrong)} of {found.seeds} seeds" if found.seeds > 1 else ""
-        place, label = f"[{i}/{len(found.cases)}] {case.example_id}", found.labels[case.label]
+    say(
+        f"\n{disagreements.set}: {len(disagreements.cases)} of {disagreements.edits} edits: {right} is right "
+        f"and {wrong} is wrong"
+    )
+    if disagreements.without_texts:
+        say(disagreements.without_texts)
+    for i, case in enumerate(disagreements.cases[:show], 1):
+        predicted = ", ".join(disagreements.labels[label] for label in dict.fromkeys(case.wrong))
+        seeds = f", in {len(case.wrong)} of {disagreements.seeds} seeds" if disagreements.seeds > 1 else ""
+        place, label = f"[{i}/{len(disagreements.cases)}] {case.example_id}", disagreements.labels[case.label]
         say(f"{place}: label {label}, {wrong} predicts {predicted}{seeds}")
-        for name, old, new in zip(found.columns, case.original or (), case.edit or (), strict=False):
-            show_column(name if len(found.columns) > 1 else "", old, new)
+        for name, old, new in zip(disagreements.columns, case.original or (), case.edit or (), strict=False):
+            show_column(name if len(disagreements.columns) > 1 else "", old, new)
 
 
 @app.command(
@@ -164,10 +209,12 @@ def baseline(
     and check later runs with rbench check. Three or more RUNs show how much trainings differ by their seed alone.
     What no check will be able to judge, because a victim is near chance or has too few texts, is said at once.
     """
-    made = rbench.api.write_baseline(runs, out, **how)
-    cells, runs_ = (f"{n} {what}{'s' * (n > 1)}" for n, what in ((len(made.cells), "cell"), (made.runs, "run")))
+    written = rbench.api.write_baseline(runs, out, **how)
+    cells, runs_ = (
+        f"{count} {noun}{'s' * (count > 1)}" for count, noun in ((len(written.cells), "cell"), (written.runs, "run"))
+    )
     tell(f"{out}: {cells}, {runs_}, {out.stat().st_size:,} bytes")
-    for note in rbench.api.baseline_notes(made):
+    for note in rbench.api.baseline_notes(written):
         tell(f"note: {note}")
 
 
@@ -181,14 +228,9 @@ def check(
     *,
     run: Path,
     baseline: Path,
-    junit: Path | None = a.option("--junit FILE", "Write JUnit XML.", dir_okay=False),
-    github: bool = a.option("--github", "Print annotations for GitHub Actions.", False),
-    summary: Path | None = a.option(
-        "--summary FILE",
-        "Write a markdown summary. (default: append to $GITHUB_STEP_SUMMARY where it is set)",
-        dir_okay=False,
-        show_default=False,
-    ),
+    junit: Path | None = JUNIT,
+    github: bool = GITHUB,
+    summary: Path | None = SUMMARY,
     **how: Any,
 ) -> None:
     """Fail if a classifier or encoder has become worse than in a baseline.
@@ -201,19 +243,129 @@ def check(
     one or two baseline runs fail as worse with unknown cause, since a training with another seed is better or worse by
     chance, too. Three or more baseline runs can tell; --allow-unexplained lets such rows pass.
     """
+    _report_check(lambda: rbench.api.check(run, baseline, **how), junit, github, summary)
+
+
+def _report_check(make_check: Callable[[], Any], junit: Path | None, github: bool, summary: Path | None) -> None:
+    """Make a check, write its reports, print it, and end with its exit code."""
     try:
-        found = rbench.api.check(run, baseline, **how)
+        check_result = make_check()
     except (RbenchError, OSError) as error:  # CI shows what is in these, and not standard error
-        for line in rbench.api.check_annotations(str(error)) if github else ():
+        why = str(error) if isinstance(error, RbenchError) else error_message(error)
+        for line in rbench.api.check_annotations(why) if github else ():
             say(line)
-        rbench.api.write_reports(str(error), junit=junit, summary=summary)
+        rbench.api.write_reports(why, junit=junit, summary=summary)
         raise
-    for line in rbench.api.check_annotations(found) if github else ():
+    for line in rbench.api.check_annotations(check_result) if github else ():
         say(line)
-    rbench.api.write_reports(found, junit=junit, summary=summary)
-    say(rbench.api.check_table(found))
-    if found.verdict != "passed":
-        raise typer.Exit(CHECK_FAILED if found.verdict == "failed" else UNDECIDED)
+    rbench.api.write_reports(check_result, junit=junit, summary=summary)
+    say(rbench.api.check_table(check_result))
+    if check_result.verdict != "passed":
+        raise typer.Exit(CHECK_FAILED if check_result.verdict == "failed" else UNDECIDED)
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Example: [bold]rbench audit log.csv --victim ./my-classifier --stated-rate 93.5[/bold]. Exit codes: 0 no "
+    "fault, 2 refused, 3 a fault was found.",
+)
+@verb("Auditing {log}", shared="models include device backend quiet")
+def audit(
+    *,
+    log: Path = a.argument(
+        "LOG",
+        "TextAttack's CSV log, or a table with the columns original, perturbed, label and optionally status.",
+        ...,
+        dir_okay=False,
+    ),
+    victim: str = a.option(
+        "--victim NAME|DIR|ID",
+        "What was attacked: the folder or hub id of a classifier, module:function, an address, a victim's file, or a "
+        "folder in which rbench saved a victim.",
+        ...,
+    ),
+    labels: str | None = a.option(
+        "--labels A,B", "The victim's labels in the order of its outputs. (default: as the model states them)"
+    ),
+    stated_rate: float | None = a.option(
+        "--stated-rate PERCENT", "The attack success rate that a paper states for this log."
+    ),
+    search: bool = a.option(
+        "--search",
+        "Attack the originals too, by all changes of one word and by an ensemble. What it costs is said before.",
+        False,
+    ),
+    resources: str = a.option("--resources SET", "What stands behind --search: rbench list resources.", "standard"),
+    out: Path | None = a.option("--out FILE", "Write the page to this file, too.", dir_okay=False),
+    fmt: str = a.option(
+        "--format NAME", "markdown or json.", "markdown", callback=a.choice_callback("format", ("markdown", "json"))
+    ),
+    options: Options,
+    quiet: bool,
+) -> None:
+    """Replay the log of an attack, and say whether its success rate can be believed.
+
+    Asks the victim for each text again: do the successes fool it, do the failures hold, are skipped texts counted, are
+    labels exchanged? Also: duplicates, changes of nothing, changed premises, words changed, the log's own outputs and
+    scores, a victim near chance. Each check is ok, a fault with its lines, or not checkable with the reason.
+    """
+    from rbench.system.progress import watching
+
+    with watching(quiet) as progress:
+        report = rbench.api.audit_log(
+            log,
+            victim,
+            label_names=None if labels is None else [name.strip() for name in labels.split(",")],
+            stated_rate=stated_rate,
+            search=search,
+            resources=resources,
+            progress=progress,
+            models=options.models,
+            include=options.include,
+            device=options.device,
+            backend=options.backend,
+        )
+    page = report.rendered(fmt)
+    if out is not None:
+        out.write_text(f"{page}\n", encoding="utf-8")
+    say(page)
+    if report.faults:
+        raise typer.Exit(CHECK_FAILED)
+
+
+@app.command(
+    rich_help_panel=MEASURE,
+    epilog="Examples: [bold]rbench watch ./emb.yaml --out emb.json[/bold], then [bold]rbench watch ./emb.yaml "
+    "--baseline emb.json[/bold]. Exit codes: 0 as before, 2 refused, 3 changed.",
+)
+@verb("Asking {encoder} for vectors", of="api.encoder_watch.check_encoder", shared="models include device")
+def watch(
+    *,
+    encoder: str = a.argument("ENCODER", f"{a.ENCODERS} Or the YAML file of an encoder, or MODULE:FUNCTION.", ...),
+    out: Path | None = a.option("--out FILE", "Write the baseline, once, and check nothing.", dir_okay=False),
+    baseline: Path | None = a.option("--baseline FILE", "Check against this baseline.", dir_okay=False),
+    junit: Path | None = JUNIT,
+    github: bool = GITHUB,
+    summary: Path | None = SUMMARY,
+    options: Options,
+    **how: Any,
+) -> None:
+    """Fail if an encoder, such as a service, no longer gives the vectors that it gave.
+
+    A check asks for the vectors of 131 fixed texts, short, noised and long ones. It says what has changed as
+    far as vectors tell: normalisation, the maximum length, the precision, the model. The baseline asks four times, so
+    that a service whose answers vary a little is not taken for another one.
+    """
+    if (out is None) == (baseline is None):
+        raise typer.BadParameter("--out FILE writes a baseline, --baseline FILE checks against it: give one of them")
+    where: dict[str, Any] = {"models": options.models, "include": options.include, "device": options.device}
+    if out is not None:
+        written = rbench.api.write_encoder_baseline(encoder, out, **where)
+        tell(f"{out}: {written.dim} numbers a vector, {out.stat().st_size:,} bytes")
+        tell(f"note: {rbench.api.describe_variation(written)}")
+        return
+    assert baseline is not None
+    _report_check(lambda: rbench.api.check_encoder(encoder, baseline, **how, **where), junit, github, summary)
 
 
 judge = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -243,14 +395,14 @@ def export(
     Raters see changed and original texts in a random order and cannot tell which is which. DIR/raters is what they get.
     DIR/key.json joins their answers to the run; it stays with you.
     """
-    made = rbench.api.judge_export(run, out, per_cell, raters)
+    exported = rbench.api.judge_export(run, out, per_cell, raters)
     say(
-        f"{len(made.sheet.items)} items for each of {raters} raters are in {made.folder / 'raters'}: a page and a CSV "
-        "file"
+        f"{len(exported.sheet.items)} items for each of {raters} raters are in {exported.folder / 'raters'}: a page "
+        "and a CSV file"
     )
-    for task in made.closed:
+    for task in exported.closed:
         tell(f"note: no licence clearly allows to pass on the texts of {task}. Ask only people who may see them.")
-    say(f"the key is {made.folder / 'key.json'}: keep it, and show it to no rater")
+    say(f"the key is {exported.folder / 'key.json'}: keep it, and show it to no rater")
 
 
 @judge.command("import", epilog="Example: [bold]rbench judge import results/runs/table1 to-judge/answers/*.csv[/bold]")
@@ -266,10 +418,10 @@ def import_(
     RUN/judged.json, without texts. The table --metric judged shows what raters say, and how far they agree; the metrics
     valid_asr and valid_asr_kept are what is left of ASR.
     """
-    found = rbench.api.judge_import(run, answers)
-    raters = ", ".join(map(str, found.raters))
-    say(f"{found.path}: {found.answers} new answers; raters so far: {raters}")
-    for rater, count in found.missing:
+    imported = rbench.api.judge_import(run, answers)
+    raters = ", ".join(map(str, imported.raters))
+    say(f"{imported.path}: {imported.answers} new answers; raters so far: {raters}")
+    for rater, count in imported.missing:
         tell(f"note: rater {rater} left {count} items open")
 
 
@@ -288,9 +440,9 @@ def proxy(
     People's answers measure its error. The table --metric powered joins both: the interval that it gives holds however
     wrong the proxy is, and is narrower where the proxy is right. No key and no text is kept.
     """
-    found = rbench.api.ask_proxy(run, by, options)
-    lost = f", of which {found.unusable} got no answer that could be read" if found.unusable else ""
-    say(f"{found.path}: {found.name} was asked about {found.asked} successes{lost}")
+    asked_proxy = rbench.api.ask_proxy(run, by, options)
+    unreadable = f", of which {asked_proxy.unusable} got no answer that could be read" if asked_proxy.unusable else ""
+    say(f"{asked_proxy.path}: {asked_proxy.name} was asked about {asked_proxy.asked} successes{unreadable}")
     say(f"the numbers: rbench table {run} --metric powered --intervals")
 
 
@@ -308,11 +460,11 @@ def best(
     attack in the space has found. Each must lie in the space, and the victim is asked for it again, before it is taken.
     The file only ever rises. What is not taken is said, with the reason. rbench table RUN --best FILE shows it.
     """
-    found = rbench.api.best(run, to, options)
-    for job, attacked, fell, known in found.shares:
+    best_texts = rbench.api.best(run, to, options)
+    for job, attacked, fell, known in best_texts.shares:
         say(f"{job}: {attacked} texts attacked, {fell} fell, {known} are known to fall")
-    for what, reasons in (("refused", found.refused), ("not asked, and left out", found.not_asked)):
-        for said, n in reasons.items():
-            tell(f"{what}, {n} of {said}")
-    entries, new, lowered = found.changed
-    say(f"{found.path}: {entries} texts, {new} of them new, {lowered} with fewer words than before")
+    for fate, reasons in (("refused", best_texts.refused), ("not asked, and left out", best_texts.not_asked)):
+        for reason, count in reasons.items():
+            tell(f"{fate}, {count} of {reason}")
+    entries, new, lowered = best_texts.changed
+    say(f"{best_texts.path}: {entries} texts, {new} of them new, {lowered} with fewer words than before")

@@ -14,10 +14,10 @@ import rbench
 from rbench.cli import arguments as a
 from rbench.cli.console import print_table, say, tell
 from rbench.cli.verbs import FAILED, KEEP, app, verb
-from rbench.errors import PlanError, StoreError
+from rbench.errors import PlanError
 
 if TYPE_CHECKING:
-    from rbench.store.weights.inventory import Item
+    from rbench.store.weights.inventory import CacheItem
 
 
 @app.command(rich_help_panel=KEEP, epilog="Example: [bold]rbench verify results/runs/quickstart[/bold]")
@@ -32,31 +32,34 @@ def verify(
     Tables, figures and reports in its folder are made of these, and are not looked at. Changes nothing. Exits with 1 if
     anything is damaged.
     """
-    found = rbench.api.verify_strictly(run) if strict else rbench.api.verify(run)
-    for finding in found.findings:
+    verified = rbench.api.verify_strictly(run) if strict else rbench.api.verify(run)
+    for finding in verified.findings:
         say(f"{finding.kind}: {finding.text}")
-    if found.derived:
-        say(f"not verified: {', '.join(found.derived)}, which rbench table, figure and report make anew of the records")
-    say(f"{sum(found.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in found.counts.items())}")
+    if verified.derived:
+        say(
+            f"not verified: {', '.join(verified.derived)}, which rbench table, figure and report make anew of "
+            "the records"
+        )
+    say(f"{sum(verified.counts.values())} jobs: {', '.join(f'{n} {state}' for state, n in verified.counts.items())}")
     if strict:
-        say(f"{found.run} {'may not' if found.damaged else 'may'} stand on a leaderboard")
-    if found.damaged:
+        say(f"{verified.run} {'may not' if verified.damaged else 'may'} stand on a leaderboard")
+    if verified.damaged:
         raise typer.Exit(FAILED)
 
 
-GO = "What goes (with --prune)"
+PRUNE_PANEL = "What goes (with --prune)"
 
 
-def _packing(said: Mapping[str, object]) -> str:
+def _first_line_of_pack(arguments: Mapping[str, object]) -> str:
     """Return the first line of `rbench pack`."""
-    return f"{'Unpacking' if said['unpack'] else 'Packing'} {said['run']}"
+    return f"{'Unpacking' if arguments['unpack'] else 'Packing'} {arguments['run']}"
 
 
-def _of_cache(said: Mapping[str, object]) -> str:
+def _first_line_of_cache(arguments: Mapping[str, object]) -> str:
     """Return the first line of `rbench cache`."""
-    if said["verify"]:
+    if arguments["verify"]:
         return "Reading all weights in the cache"
-    return "Looking for what may go from the cache" if said["prune"] else "Listing the cache"
+    return "Looking for what may go from the cache" if arguments["prune"] else "Listing the cache"
 
 
 @app.command(
@@ -64,7 +67,7 @@ def _of_cache(said: Mapping[str, object]) -> str:
     epilog="Examples: [bold]rbench pack results/runs/table1[/bold], [bold]rbench pack table1.zip --unpack[/bold], "
     "[bold]rbench pack part-1 part-2 --out results/runs/table1[/bold]",
 )
-@verb(_packing)
+@verb(_first_line_of_pack)
 def pack(
     *,
     run: list[Path] = a.argument("RUN...", "A folder that rbench run wrote, or a file of rbench pack.", ...),
@@ -94,22 +97,23 @@ def pack(
     with links or names that lead elsewhere, and one that would fill the disk are refused.
     """
     if unpack:
-        if len(run) > 1 or no_texts:
-            raise StoreError("--unpack takes one file, as it is")
         written = rbench.api.unpack(run[0], out)
-        say(f"{written.path}: {written.files} files, {size(written.size)}")
+        say(f"{written.path}: {written.files} files, {format_size(written.size)}")
         return
-    found = rbench.api.gather(run, out, texts=not no_texts)
-    if found.merged is not None:
-        for note in found.merged.notes:
+    gathered = rbench.api.gather(run, out, texts=not no_texts)
+    if gathered.merged is not None:
+        for note in gathered.merged.notes:
             say(f"note: {note}")
-        several = f" ({found.merged.shared} of them in several)" if found.merged.shared else ""
-        say(f"{found.path}: {found.merged.jobs} jobs of {len(run)} runs, {found.merged.complete} complete{several}")
+        in_several = f" ({gathered.merged.shared} of them in several)" if gathered.merged.shared else ""
+        say(
+            f"{gathered.path}: {gathered.merged.jobs} jobs of {len(run)} runs, {gathered.merged.complete} "
+            f"complete{in_several}"
+        )
     if no_texts:
-        say(f"the copy without texts is in {found.path}")
-    if (packed := found.packed) is not None:
+        say(f"the copy without texts is in {gathered.path}")
+    if (packed := gathered.packed) is not None:
         left_out = f"; left out: {', '.join(packed.left_out)}" if packed.left_out else ""
-        sizes = f"{size(packed.size)} in {size(packed.path.stat().st_size)}"
+        sizes = f"{format_size(packed.size)} in {format_size(packed.path.stat().st_size)}"
         say(f"{packed.path}: {packed.files} files, {sizes}{left_out}")
 
 
@@ -118,19 +122,21 @@ def pack(
     epilog="Example: [bold]rbench cache --prune --older-than 30d --keep results/runs/table1[/bold] shows what was not "
     "used for thirty days and is not needed by that run; with [bold]--yes[/bold] it is removed.",
 )
-@verb(_of_cache, "What was removed so far is gone; the rest is as it was.")
+@verb(_first_line_of_cache, "What was removed so far is gone; the rest is as it was.")
 def cache(
     *,
     verify: bool = a.option("--verify", "Read all weights, and exit with 1 if a file is not as it was written.", False),
     prune: bool = a.option("--prune", "Show what could go; remove it with --yes.", False),
-    older_than: str | None = a.option("--older-than TIME", "Entries not used for this long: 12h, 30d or 2w.", panel=GO),
+    older_than: str | None = a.option(
+        "--older-than TIME", "Entries not used for this long: 12h, 30d or 2w.", panel=PRUNE_PANEL
+    ),
     runs: list[Path] | None = a.option(
-        "--run RUN", "Entries that this run's jobs made or used. May be repeated: any of the runs.", panel=GO
+        "--run RUN", "Entries that this run's jobs made or used. May be repeated: any of the runs.", panel=PRUNE_PANEL
     ),
     keep: list[Path] | None = a.option(
-        "--keep RUN", "Entries that this run does not need. May be repeated: none of the runs.", panel=GO
+        "--keep RUN", "Entries that this run does not need. May be repeated: none of the runs.", panel=PRUNE_PANEL
     ),
-    yes: bool = a.option("--yes -y", "Remove the chosen entries.", False, panel=GO),
+    yes: bool = a.option("--yes -y", "Remove the chosen entries.", False, panel=PRUNE_PANEL),
 ) -> None:
     """List, check and prune trained weights.
 
@@ -145,8 +151,6 @@ def cache(
     """
     if not prune and (older_than is not None or runs or keep or yes):
         raise PlanError("--older-than, --run, --keep and --yes choose what goes: say --prune, too")
-    if prune and verify:
-        raise PlanError("--prune and --verify exclude each other")
     if verify:
         _verify_cache()
     elif prune:
@@ -157,46 +161,38 @@ def cache(
 
 def _list_cache() -> None:
     from rbench.store.weights import default_cache
-    from rbench.store.weights.inventory import items
+    from rbench.store.weights.inventory import list_items
 
     root = default_cache()
-    if found := items(root):
-        _show(found)
-        say(f"\n{_total(found)} in {root}")
+    if cached_items := list_items(root):
+        _print_items(cached_items)
+        say(f"\n{_format_total(cached_items)} in {root}")
     else:
         say(f"the cache {root} {'is empty' if root.exists() else 'does not exist yet: rbench run makes it'}")
-
-
-def _duration(text: str | None) -> float | None:
-    from rbench.store.weights.inventory import seconds
-
-    try:
-        return None if text is None else seconds(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def _prune_cache(older_than: str | None, runs: Sequence[Path], keep: Sequence[Path], *, yes: bool) -> None:
     """Print what could go, or remove it and print what went."""
     from rbench.api import housekeeping
     from rbench.store.weights import default_cache
-    from rbench.system.progress import tracking
+    from rbench.store.weights.inventory import parse_seconds
+    from rbench.system.progress import track_items
 
-    unused = _duration(older_than)
-    with tracking("reading the cache") as track:
-        chosen, gone = housekeeping.prune(older_than=unused, runs=runs, keep=keep, delete=yes, track=track)
+    unused = None if older_than is None else parse_seconds(older_than)
+    with track_items("reading the cache") as track:
+        chosen_items, removed = housekeeping.prune(older_than=unused, runs=runs, keep=keep, delete=yes, track=track)
     root = default_cache()
-    if not chosen:
+    if not chosen_items:
         say(f"nothing to remove in {root}")
         return
     if not yes:
-        _show(chosen)
-        say(f"\n{_total(chosen)} in {root}. Nothing was removed: --yes removes it.")
+        _print_items(chosen_items)
+        say(f"\n{_format_total(chosen_items)} in {root}. Nothing was removed: --yes removes it.")
         return
-    for item in chosen:
-        if item not in gone:
+    for item in chosen_items:
+        if item not in removed:
             tell(f"kept, for it is in use or cannot be removed: {item.kind} {item.name}")
-    say(f"removed {_total(gone)} from {root}")
+    say(f"removed {_format_total(removed)} from {root}")
 
 
 def _verify_cache() -> None:
@@ -204,30 +200,30 @@ def _verify_cache() -> None:
     differ. Ends with exit code 1 where any does. A run checks the weights that it uses by itself."""
     from rbench.api import housekeeping
     from rbench.store.weights import default_cache
-    from rbench.system.progress import tracking
+    from rbench.system.progress import track_items
 
-    with tracking("reading weights") as track:
-        checked, bad = housekeeping.verify(track)
+    with track_items("reading weights") as track:
+        checked, damaged = housekeeping.verify(track)
     root = default_cache()
     if not checked:
         say(f"there are no encoders and victims in {root}")
         return
-    for item, wrong in bad:
+    for item, wrong in damaged:
         say(f"{item.kind} {item.name} ({item.path}): {wrong}")
-    say(f"{len(checked) - len(bad)} of {len(checked)} encoders and victims in {root} are whole")
-    if bad:
+    say(f"{len(checked) - len(damaged)} of {len(checked)} encoders and victims in {root} are whole")
+    if damaged:
         tell("The others are made again when a run needs them; rbench cache --prune --yes removes them now.")
         raise typer.Exit(FAILED)
 
 
-def _show(items: Sequence[Item]) -> None:
+def _print_items(items: Sequence[CacheItem]) -> None:
     rows: list[list[str | Text]] = [
         [
             Text(item.kind, style="bold"),
             item.name,
             (item.key or "")[:8],
-            size(item.size),
-            age(time.time() - item.used),
+            format_size(item.size),
+            format_age(time.time() - item.used),
             "in use" if item.in_use else item.why,
         ]
         for item in items
@@ -235,20 +231,19 @@ def _show(items: Sequence[Item]) -> None:
     print_table(["kind", "what", "key", "size", "last used", ""], rows)
 
 
-def _total(items: Sequence[Item]) -> str:
-    return f"{len(items)} {'entry' if len(items) == 1 else 'entries'}, {size(sum(item.size for item in items))},"
+def _format_total(items: Sequence[CacheItem]) -> str:
+    return f"{len(items)} {'entry' if len(items) == 1 else 'entries'}, {format_size(sum(item.size for item in items))},"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """Format bytes for people, in powers of 1,000: `88.4 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.95 or unit == "GB":
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
+    if count < 999.5:
+        return f"{count:.0f} B"
+    power = min(3, next(i for i in range(1, 9) if count / 1000**i < 999.95))
+    return f"{count / 1000**power:.1f} {' kMG'[power]}B"
 
 
-def age(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Format an age in the largest unit that fits: `3 days ago`."""
     for unit, length in (("day", 24 * 3600), ("hour", 3600), ("minute", 60)):
         if (count := int(seconds // length)) > 0:

@@ -25,14 +25,14 @@ from rbench.store.runs.files import make_folder_of
 
 if TYPE_CHECKING:
     from rbench.api import Options
-    from rbench.api.watching import Failure, State, Status, Working
+    from rbench.api.watching import FailedJob, State, Status, WorkingProcess
     from rbench.execution.forecast import Forecast
 
 
 ESTIMATE = "How long it will take"
-NAMED = 5
+MOST_NAMED = 5
 """Failed jobs that are named. The others are counted."""
-EVERY = 10.0
+WATCH_SECONDS = 10.0
 """Seconds between two looks of --watch."""
 
 
@@ -47,7 +47,7 @@ def plan(
         "--format json",
         "Print the estimate as JSON, and nothing else.",
         panel=ESTIMATE,
-        callback=a.one_of("format", ("json",)),
+        callback=a.choice_callback("format", ("json",)),
     ),
 ) -> None:
     """Show the jobs of a suite and what they will cost.
@@ -61,43 +61,43 @@ def plan(
     from rbench.execution import forecast
 
     planned = rbench.api.plan(suite, options)
-    found = forecast.forecast(planned) if estimate or fmt else None
-    if found is not None and fmt:
-        say(json.dumps(dataclasses.asdict(found), indent=1))
+    estimated = forecast.forecast(planned) if estimate or fmt else None
+    if estimated is not None and fmt:
+        say(json.dumps(dataclasses.asdict(estimated), indent=1))
         return
     print_plan(planned)
-    if found is not None:
-        _show_forecast(found)
+    if estimated is not None:
+        _print_forecast(estimated)
 
 
-def _show_forecast(found: Forecast) -> None:
+def _print_forecast(forecast: Forecast) -> None:
     """Print the hours, the kinds of jobs that take most of them, and what the numbers rest on."""
     say()
-    if not found.jobs:
+    if not forecast.jobs:
         say("nothing is left to do, so there is nothing to estimate")
         return
-    low, middle, high = map(duration, (found.low, found.hours, found.high))
+    low, middle, high = map(format_hours, (forecast.low, forecast.hours, forecast.high))
     about = f"about {middle} ({low} to {high})"
-    say(f"the {found.jobs} jobs that are left and not in the cache take {about} on this machine")
-    say("most of it: " + ", ".join(f"{kind} {100 * share:.0f}%" for kind, share in found.largest))
+    say(f"the {forecast.jobs} jobs that are left and not in the cache take {about} on this machine")
+    say("most of it: " + ", ".join(f"{kind} {100 * share:.0f}%" for kind, share in forecast.largest))
     say(
-        f"note: a core of this machine does {found.gflops:.0f} GFLOPS in products of matrices, measured here; worker "
-        f"processes that share the attacks: {found.workers}. The estimate is for CPUs"
+        f"note: a core of this machine does {forecast.gflops:.0f} GFLOPS in products of matrices, measured here; "
+        f"worker processes that share the attacks: {forecast.workers}. The estimate is for CPUs"
     )
 
 
-def duration(hours: float) -> str:
+def format_hours(hours: float) -> str:
     """Format a time with two digits, in the unit in which a person would say it."""
     if hours * 60 < 1:
         return "under 1 min"
     if hours < 1.5:
-        return f"{_two(60 * hours)} min"
-    return f"{_two(hours)} h" if hours < 72 else f"{_two(hours / 24)} days"
+        return f"{_two_digits(60 * hours)} min"
+    return f"{_two_digits(hours)} h" if hours < 72 else f"{_two_digits(hours / 24)} days"
 
 
-def _two(x: float) -> str:
+def _two_digits(number: float) -> str:
     """Format a number with two digits, and no more."""
-    return f"{float(f'{x:.2g}'):,.0f}" if x >= 10 else f"{float(f'{x:.2g}'):g}"
+    return f"{float(f'{number:.2g}'):,.0f}" if number >= 10 else f"{float(f'{number:.2g}'):g}"
 
 
 @app.command(rich_help_panel=MEASURE, epilog="Example: [bold]rbench report results/runs/quickstart[/bold]")
@@ -146,9 +146,9 @@ def site(
     say(str(written.index))
 
 
-def _looking(said: Mapping[str, object]) -> str:
+def _first_line_of_status(arguments: Mapping[str, object]) -> str:
     """Return the first line of `rbench status`."""
-    return "Looking for resources, data and encoders" if said["environment"] else f"Reading {said['run']}"
+    return "Looking for resources, data and encoders" if arguments["environment"] else f"Reading {arguments['run']}"
 
 
 @app.command(
@@ -156,7 +156,7 @@ def _looking(said: Mapping[str, object]) -> str:
     epilog="Examples: [bold]rbench status results/runs/quickstart --watch[/bold], [bold]rbench status --environment "
     "table1 --profile local --data ~/data --models ~/models[/bold]",
 )
-@verb(_looking, shared="profile overrides data models include")
+@verb(_first_line_of_status, shared="profile overrides data models include")
 def status(
     *,
     run: str | None = a.argument(
@@ -164,7 +164,7 @@ def status(
         "The folder that rbench run wrote, or a file that rbench pack wrote; with --environment a suite.",
         show_default=False,
     ),
-    watch: bool = a.option("--watch", f"Look again every {EVERY:.0f} seconds until all jobs are done.", False),
+    watch: bool = a.option("--watch", f"Look again every {WATCH_SECONDS:.0f} seconds until all jobs are done.", False),
     environment: bool = a.option(
         "--environment", "Show which data, encoders and resources are on this machine: all, or what SUITE needs.", False
     ),
@@ -186,116 +186,122 @@ def status(
     hub are downloaded when they are first used.
     """
     if environment:
-        _show_environment(run, options, fix=fix)
+        _check_environment(run, options, fix=fix)
         return
-    if fix or options.profile is not None or options.overrides:
-        raise SuiteError("--fix, --profile and --set go with --environment: rbench status --environment SUITE")
     if run is None:
         raise SuiteError("name a RUN (rbench status RUN), or say --environment")
     watcher = rbench.api.Watcher(Path(run))
-    found = watcher.look()
-    _show_status(found)
-    while watch and not found.complete:
-        time.sleep(EVERY)
-        found = watcher.look()
+    run_status = watcher.look()
+    _print_status(run_status)
+    while watch and not run_status.complete:
+        time.sleep(WATCH_SECONDS)
+        run_status = watcher.look()
         say(f"\n{datetime.now():%H:%M:%S}")
-        _show_status(found)
+        _print_status(run_status)
 
 
-def _show_environment(suite: str | None, options: Options, *, fix: bool) -> None:
+def _check_environment(suite: str | None, options: Options, *, fix: bool) -> None:
     """Print what is on this machine, and how to get the rest. Ends with exit code 1 where a suite lacks something."""
-    if suite is None and (options.profile is not None or options.overrides):
-        raise SuiteError(
-            "--profile and --set change a suite: name it, for instance rbench status --environment table1 --profile "
-            "local"
-        )
     if fix:
-        left = rbench.api.fix(options, suite, tell)
-        for one in left:
-            tell(f"still missing: {one}")
-        if not left:
+        still_missing = rbench.api.fix(options, suite, tell)
+        for missing_thing in still_missing:
+            tell(f"still missing: {missing_thing}")
+        if not still_missing:
             say("all that rbench fetches is there")
         if suite is None:
-            raise typer.Exit(FAILED if left else 0)
+            raise typer.Exit(FAILED if still_missing else 0)
     checks = rbench.api.doctor(options, suite)
     print_environment(checks)
     if suite is not None and any(check.ok is False for check in checks):
         raise typer.Exit(FAILED)
 
 
-def _show_status(found: Status) -> None:
-    from rbench.store.job_status import of_strangers
+def _print_status(run_status: Status) -> None:
+    from rbench.store.job_status import describe_leftovers
 
-    if found.processes:
-        print_table(["process", "since", "job", "steps", "job since"], [_row(one) for one in found.processes])
+    if run_status.processes:
+        print_table(
+            ["process", "since", "job", "steps", "job since"],
+            [_process_row(process_or_failure) for process_or_failure in run_status.processes],
+        )
     else:
         say("no process works on this run")
     say()
     states: tuple[State, ...] = ("done", "failed", "under way", "to do")
-    rows = [[str(stage), *(str(counts[state]) for state in states)] for stage, counts in found.jobs.items()]
+    rows = [[str(stage), *(str(counts[state]) for state in states)] for stage, counts in run_status.jobs.items()]
     print_table(["stage", *states], rows)
     say()
-    for one in found.failures[:NAMED]:
-        say(f"failed: {one.name}: {one.error}{_waiting(one)}")
-    if len(found.failures) > NAMED:
-        say(f"failed: {len(found.failures) - NAMED} more jobs")
-    if found.failures:
+    for process_or_failure in run_status.failures[:MOST_NAMED]:
+        say(f"failed: {process_or_failure.name}: {process_or_failure.error}{_waiting_note(process_or_failure)}")
+    if len(run_status.failures) > MOST_NAMED:
+        say(f"failed: {len(run_status.failures) - MOST_NAMED} more jobs")
+    if run_status.failures:
         say("The same rbench run tries failed jobs again, once each.")
-    if found.strangers:
-        say(of_strangers(found.run, found.strangers))
-    say(_left(found))
+    if run_status.strangers:
+        say(describe_leftovers(run_status.run, run_status.strangers))
+    say(_time_left(run_status))
 
 
-def _waiting(one: Failure) -> str:
+def _waiting_note(failure: FailedJob) -> str:
     """Say what is not run because of a failed job."""
-    n = len(one.waiting)
-    return f" (not run because of it: {one.waiting[0]}{f' and {n - 1} more' if n > 1 else ''})" if n else ""
+    count = len(failure.waiting)
+    return (
+        f" (not run because of it: {failure.waiting[0]}{f' and {count - 1} more' if count > 1 else ''})"
+        if count
+        else ""
+    )
 
 
-def _row(one: Working) -> list[str]:
-    steps = f"{one.done}/{one.total}" if one.job and one.total else ""
-    return [f"{one.pid} on {one.host}", _short(one.since), one.job or "-", steps, _short(one.job_since)]
+def _process_row(process: WorkingProcess) -> list[str]:
+    steps = f"{process.done}/{process.total}" if process.job and process.total else ""
+    return [
+        f"{process.pid} on {process.host}",
+        _shorten_moment(process.since),
+        process.job or "-",
+        steps,
+        _shorten_moment(process.job_since),
+    ]
 
 
-def _short(moment: str | None) -> str:
+def _shorten_moment(moment: str | None) -> str:
     """Return a date and time without seconds and zone."""
     return (moment or "")[:16].replace("T", " ")
 
 
-def _left(found: Status) -> str:
-    if found.complete:
+def _time_left(run_status: Status) -> str:
+    if run_status.complete:
         return "all jobs are done"
-    jobs = "1 job" if found.unmeasured == 1 else f"{found.unmeasured} jobs"
-    if found.unmeasured and not found.hours:
+    jobs = "1 job" if run_status.unmeasured == 1 else f"{run_status.unmeasured} jobs"
+    if run_status.unmeasured and not run_status.hours:
         return f"{jobs} left; how long they take is not known before one of their kind has ended"
-    n = max(1, len(found.processes))
-    left = f"{found.hours:.1f} h" if found.hours >= 1 else f"{60 * found.hours:.0f} min"
-    said = f"about {left} left for {n} process{'es' if n > 1 else ''}"
-    if found.unmeasured:
-        said += f", without {jobs} of a kind that has not ended yet"
-    return said
+    process_count = max(1, len(run_status.processes))
+    time_left = f"{run_status.hours:.1f} h" if run_status.hours >= 1 else f"{60 * run_status.hours:.0f} min"
+    sentence = f"about {time_left} left for {process_count} process{'es' if process_count > 1 else ''}"
+    if run_status.unmeasured:
+        sentence += f", without {jobs} of a kind that has not ended yet"
+    return sentence
 
 
 SUFFIXES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".json": "json"}
 """The formats by the ending of a file's name."""
 
 
-class WithPaper(TyperCommand):
+class WithPaperCommand(TyperCommand):
     """Lets `--with-paper` stand alone, which means the printed table that the suite reproduces."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Say `suite` for the option's value where none follows: the end, another option, or a folder."""
-        told: list[str] = []
+        completed: list[str] = []
         for word, following in zip_longest(args, args[1:]):
-            told.append(word)
-            alone = following is None or following.startswith("-") or Path(following).is_dir()
-            if word == "--with-paper" and alone:
-                told.append("suite")
-        return super().parse_args(ctx, told)
+            completed.append(word)
+            without_value = following is None or following.startswith("-") or Path(following).is_dir()
+            if word == "--with-paper" and without_value:
+                completed.append("suite")
+        return super().parse_args(ctx, completed)
 
 
 @app.command(
-    cls=WithPaper,
+    cls=WithPaperCommand,
     rich_help_panel=MEASURE,
     epilog="Example: [bold]rbench table results/runs/quickstart --metric queries --format latex[/bold]",
 )
@@ -305,10 +311,12 @@ def table(
     run: list[Path] = a.RUNS,
     fmt: str | None = a.option(
         "--format NAME",
-        f"{', '.join(a.FORMATS)}. (default: as --out ends, else markdown)",
-        callback=a.one_of("format", a.FORMATS),
+        f"{', '.join(a.TABLE_FORMATS)}. (default: as --out ends, else markdown)",
+        callback=a.choice_callback("format", a.TABLE_FORMATS),
     ),
-    out: Path | None = a.option("--out FILE", "Write the table to a file: .md, .tex, .csv, .json.", dir_okay=False),
+    out: Path | None = a.option(
+        "--out FILE", "Write the table to a file: .md, .tex, .csv, .json. With --format mteb a folder for mteb."
+    ),
     **how: Any,
 ) -> None:
     """Print a table of a finished or half-finished run.
@@ -316,7 +324,11 @@ def table(
     Computes numbers from what the run stored alone, and runs nothing. Several runs that share data and weights make one
     table; with labels (before=RUN1 after=RUN2), so do runs whose encoders changed.
     """
-    text = rbench.api.table(run, fmt=format_of(fmt, out), **how)
+    if fmt == "mteb" and out is not None:
+        for path in rbench.api.write_mteb_results(run, out, only=how["only"] or ()):
+            say(str(path))
+        return
+    text = rbench.api.table(run, fmt=choose_format(fmt, out), **how)
     if out is None:
         say(text.rstrip("\n"))
         return
@@ -324,17 +336,9 @@ def table(
     tell(f"the table is in {out}")
 
 
-def format_of(fmt: str | None, out: Path | None) -> str:
-    """Return the format of a table: as asked, else as the file's name ends, else markdown. Make the file's folder.
-
-    Raises SuiteError where the file's name ends in none that is known, or in that of another format; StoreError where
-    the folder cannot be made.
-    """
+def choose_format(fmt: str | None, out: Path | None) -> str:
+    """Return the format of a table: as asked, else as the file's name ends, else markdown. Make the file's folder."""
     by_name = SUFFIXES.get(out.suffix.lower()) if out is not None else None
-    if out is not None and by_name is None and fmt is None:
-        raise SuiteError(f"--out {out}: the name says no format; end it in {', '.join(SUFFIXES)}, or give --format")
-    if fmt is not None and by_name not in (None, fmt):
-        raise SuiteError(f"--out {out} ends as {by_name} does, and --format says {fmt}; leave --format out")
     if out is not None:
         make_folder_of(out)
     return fmt or by_name or "markdown"

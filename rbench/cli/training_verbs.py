@@ -59,32 +59,34 @@ def train(
     """
     from rbench.system.progress import watching
 
-    corpus, folders = _told_apart(data or [], options.include)
+    corpus, folders = _split_data_values(data or [], options.include)
     options = dataclasses.replace(options, data=search_path(folders, "RBENCH_DATA"))
     with watching(quiet) as progress:
         trained = rbench.api.train(what, base=base, data=corpus, progress=progress, **how | {"options": options})
-    _show(trained)
+    _print_trained(trained)
 
 
-def _told_apart(values: list[str], include: Sequence[Path]) -> tuple[str | None, list[Path]]:
+def _split_data_values(values: list[str], include: Sequence[Path]) -> tuple[str | None, list[Path]]:
     """Separate the values of --data into one corpus and the folders to search. A task's name wins over a folder's."""
     from rbench.config.registry import Registry
 
-    known = Registry(include).names("tasks")
-    folders = [value for value in values if value not in known and Path(value).is_dir()]
+    task_names = Registry(include).names("tasks")
+    folders = [value for value in values if value not in task_names and Path(value).is_dir()]
     corpora = [value for value in values if value not in folders]
     if len(corpora) > 1:
         raise typer.BadParameter(f"one corpus at a time, not {' and '.join(corpora)}", param_hint="--data")
     return (corpora[0] if corpora else None), [Path(folder) for folder in folders]
 
 
-def _show(trained: Trained) -> None:
+def _print_trained(trained: Trained) -> None:
     """Print scores, where the weights are, and how to use them."""
-    from rbench.config import in_suite
+    from rbench.config import label_as_yaml
 
     if trained.record is not None:
         root = "" if trained.root == trained.name else f" (made from {trained.root})"
-        scores = ", ".join(f"{s.name} {s.value:.4g}" for s in trained.record.scores if s.value is not None)
+        scores = ", ".join(
+            f"{score.name} {score.value:.4g}" for score in trained.record.scores if score.value is not None
+        )
         say(f"{trained.name}{root}: {scores}")
         for line in trained.learned:
             say(line)
@@ -93,7 +95,7 @@ def _show(trained: Trained) -> None:
         numbers = f"{trained.dim} numbers a vector"
         say(f"{trained.name} is in {folder}: {numbers}; SentenceTransformer({str(folder)!r}) loads it")
     if not trained.entry:
-        say(f"in a suite: encoders: [{in_suite(trained.name)}]")
+        say(f"in a suite: encoders: [{label_as_yaml(trained.name)}]")
         if folder is None:
             say(f"to export: rbench train {shlex.quote(trained.name)} --out DIR")
         return

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup, TyperOption
 
 import rbench
-from rbench.cli.arguments import arguments_of, option, signature_of
+from rbench.cli.arguments import build_signature, collect_arguments, option
 from rbench.cli.console import log_to_stderr, say, tell
 from rbench.errors import JobError, RbenchError
+from rbench.system.own_code import error_message, place_of_error
 
 MEASURE, EXPLORE, KEEP, TRAIN = "Measure", "Explore", "Keep", "Train"
 FAILED, BAD_INPUT, CHECK_FAILED, UNDECIDED, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 130, 143
 INCOMPLETE = 5
 """Jobs are left, and none failed: another process has them, or those that an executor started ended too early."""
 HELP = "How robust is a sentence encoder? Start here: [bold]rbench run quickstart[/bold]"
-FORMER = {
+FORMER_VERBS = {
     "best": "judge best RUN... --to FILE",
     "build": "attack ... --out DIR, or rbench attack --run RUN --out DIR",
     "cache list": "cache",
@@ -39,33 +42,83 @@ FORMER = {
 }
 """The verbs of earlier versions, each with what does the same now."""
 
+FAMILIAR: dict[str, tuple[str, ...]] = {
+    "--model": ("--model", "--victim"),
+    "-m": ("--model", "--victim"),
+    "--tasks": ("--task",),
+    "--limit": ("--limit", "--n"),
+    "--output-path": ("--out",),
+    "--output_path": ("--out",),
+}
+"""Options as mteb and lm-eval call them, each with our names for the same, of which help shows one. They are read where
+a verb has one of these."""
 
-def unwrapped(text: str) -> str:
+
+def translated(command: Any, words: Sequence[str]) -> list[str]:
+    """Return the words behind a verb with options of mteb and lm-eval replaced by ours: `--tasks a,b` by `--task a
+    --task b`, and `--model NAME` by NAME where a verb's models stand without a flag.
+
+    Raises typer.BadParameter where several tasks are given to a verb that has one.
+    """
+    options = {flag: one for one in command.params for flag in one.opts}
+    found: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            return [*found, word, *left]
+        flag, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        ours = next((name for name in FAMILIAR.get(flag, ()) if name in options), None)
+        free = flag in ("--model", "-m") and ours is None and "model" in options
+        if flag not in FAMILIAR or not (ours or free) or not (equals or left):
+            found.append(word)
+            continue
+        value = value if equals else left.pop(0)
+        values = [part.strip() for part in value.split(",") if part.strip()] if flag == "--tasks" else [value]
+        if ours is not None and len(values) > 1 and not options[ours].multiple:
+            raise typer.BadParameter(f"{value} names {len(values)} tasks, and this verb has one", param_hint=flag)
+        found += [part for value in values for part in ((value,) if ours is None else (ours, value))]
+    return found
+
+
+def unwrap_paragraphs(text: str) -> str:
     """Join the lines of each paragraph of a docstring, so that help wraps at the terminal's width."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-class Verbs(TyperGroup):
+TRACEBACK = "--traceback"
+_shown = SimpleNamespace(traceback=False)
+"""What the user asked for beside the verb's own options."""
+
+
+class VerbGroup(TyperGroup):
     """The verbs. It says what became of those of earlier versions."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Parse the arguments. `--traceback` may stand anywhere, because it is added to a command that has failed."""
+        if TRACEBACK in args:
+            args = [TRACEBACK, *(one for one in args if one != TRACEBACK)]
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a verb. Ends with a message and exit code 2 where there is none of the name."""
         for former in (args[0], " ".join(args[:2])):
-            if former in FORMER:
-                ctx.fail(f"There is no verb '{former}' any more. It is now: rbench {FORMER[former]}")
-        return super().resolve_command(ctx, args)
+            if former in FORMER_VERBS:
+                ctx.fail(f"There is no verb '{former}' any more. It is now: rbench {FORMER_VERBS[former]}")
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, translated(command, rest)
 
     def get_params(self, ctx: Any) -> Any:
         """Return the options without a verb. Help leaves out those of completion, which docs/install.md has."""
-        found = super().get_params(ctx)
-        for one in found:
-            if isinstance(one, TyperOption) and one.name in ("install_completion", "show_completion"):
-                one.hidden = True
-        return found
+        params = super().get_params(ctx)
+        for param in params:
+            if isinstance(param, TyperOption) and param.name in ("install_completion", "show_completion"):
+                param.hidden = True
+        return params
 
 
 app = typer.Typer(
-    cls=Verbs,
+    cls=VerbGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -73,20 +126,22 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         say(f"rbench {rbench.__version__}")
         raise typer.Exit
 
 
-@app.callback(help=unwrapped(HELP))
+@app.callback(help=unwrap_paragraphs(HELP))
 def rbench_(
-    version: bool = option("--version", "Print the version.", False, callback=_version, is_eager=True),
+    version: bool = option("--version", "Print the version.", False, callback=_print_version, is_eager=True),
+    traceback: bool = option(TRACEBACK, "After an error, show also where in the code it was raised.", False),
 ) -> None:
     """Define the options of `rbench` without a verb. Its help text is HELP."""
+    _shown.traceback = traceback
 
 
-def _spoken(value: object) -> object:
+def _format_argument(value: object) -> object:
     """Return a list of folders as `a, b`. Other values are returned as they are."""
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
@@ -101,8 +156,9 @@ def stoppable() -> Iterator[None]:
 
     A program that calls rbench and handles SIGTERM itself keeps its handler.
     """
-    own = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not own or threading.current_thread() is not threading.main_thread():
+    is_default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    # Python lets only the main thread set handlers of signals.
+    if not is_default or threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -123,8 +179,8 @@ def verb(
     """Add what all verbs share: the first line, error messages, Ctrl-C, and options that several have.
 
     The first line says what is being done. It is printed at once, before the verb imports anything, unless the user
-    passes --quiet. An error that a user can fix becomes one message and exit code 2. Ctrl-C prints how to resume and
-    exits with 130, SIGTERM with 143.
+    passes --quiet. An error that a user can fix becomes one message and exit code 2 (`ending_of`).
+    Ctrl-C prints how to resume and exits with 130, SIGTERM with 143.
 
     Args:
         doing: the first line, with the verb's arguments in braces: `Planning {suite}`; or a function of these.
@@ -140,38 +196,61 @@ def verb(
 
         @functools.wraps(function)
         def call(**given: Any) -> None:
-            if given.get("quiet") and given.get("verbose"):
-                raise typer.BadParameter("--quiet and --verbose exclude each other")
             log_to_stderr(bool(given.get("quiet")), bool(given.get("verbose")))
             if not given.get("quiet"):
-                said = {name: _spoken(value) for name, value in given.items()}
-                tell(doing(said) if callable(doing) else doing.format_map(said))
+                # Printed before any import of the verb, so that a user sees at once that something happens.
+                arguments = {name: _format_argument(value) for name, value in given.items()}
+                tell(doing(arguments) if callable(doing) else doing.format_map(arguments))
             # Keep transformers from printing minor warnings, unless the user has set these variables.
             os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
             try:
                 with stoppable():
-                    function(**arguments_of(function, of, names, given))
-            except (RbenchError, OSError) as error:
-                failed = isinstance(error, JobError)  # all was well until the work itself began
-                tell(f"{'failed' if failed else 'error'}: {said_of(error)}")
-                raise typer.Exit(FAILED if failed else BAD_INPUT) from error
+                    function(**collect_arguments(function, of, names, given))
+            except Exception as error:
+                ending = ending_of(error)
+                if ending is None:
+                    raise
+                if _shown.traceback:
+                    tell(traceback.format_exc().rstrip())
+                tell(ending.said)
+                raise typer.Exit(ending.code) from error
             except KeyboardInterrupt as error:
-                asked = isinstance(error, Terminated)
-                tell(f"{'Terminated' if asked else 'Interrupted'}. {resume}".rstrip())
-                raise typer.Exit(TERMINATED if asked else INTERRUPTED) from error
+                was_terminated = isinstance(error, Terminated)
+                tell(f"{'Terminated' if was_terminated else 'Interrupted'}. {resume}".rstrip())
+                raise typer.Exit(TERMINATED if was_terminated else INTERRUPTED) from error
 
-        signature = signature_of(function, of, names)
+        # typer reads a verb's options from its signature, which here is not that of `call` itself.
+        signature = build_signature(function, of, names)
         call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()} | {"return": None}
-        call.__doc__ = unwrapped(function.__doc__ or "")
+        call.__annotations__ = {
+            name: signature_parameter.annotation for name, signature_parameter in signature.parameters.items()
+        } | {"return": None}
+        call.__doc__ = unwrap_paragraphs(function.__doc__ or "")
         return call
 
     return decorate
 
 
-def said_of(error: RbenchError | OSError) -> str:
-    """Return in words what a user can mend: also a full disk, a folder without access, or a name that is too long."""
+class Ending(NamedTuple):
+    """How an error that a user can mend ends a command."""
+
+    code: int
+    said: str
+
+
+def ending_of(error: Exception) -> Ending | None:
+    """Return how an error ends a command; None for a fault of rbench's own, and for what typer raises.
+
+    Errors of rbench and of the system say what is wrong, such as a full disk. Others are the user's to mend where
+    a line of the user's own Python raised them.
+    """
     if isinstance(error, RbenchError):
-        return str(error)
-    return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+        place = re.match(r"[^\n:]+:\d+(:\d+)?: ", str(error))
+        start = "failed:" if isinstance(error, JobError) else "error in" if place else "error:"
+        return Ending(FAILED if isinstance(error, JobError) else BAD_INPUT, f"{start} {error}")
+    if (line := place_of_error(error)) is not None:
+        return Ending(BAD_INPUT, f"error in {line}: {error_message(error)} (--traceback shows more)")
+    if isinstance(error, OSError):
+        return Ending(BAD_INPUT, f"error: {error_message(error)}")
+    return None

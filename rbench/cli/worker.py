@@ -13,10 +13,10 @@ import threading
 import traceback
 
 from rbench.cli.console import log_to_stderr, tell
-from rbench.cli.verbs import BAD_INPUT, INTERRUPTED, TERMINATED, Terminated, said_of, stoppable
-from rbench.errors import LeaseLost, RbenchError
+from rbench.cli.verbs import INTERRUPTED, TERMINATED, Terminated, ending_of, stoppable
+from rbench.errors import LeaseLost
 
-DIED = 1
+EXIT_DIED = 1
 """Exit code of a process that others took for dead, or that a fault ended. Another one in its place can go on."""
 
 
@@ -28,37 +28,40 @@ def main() -> int:
     try:
         with stoppable():
             text = _line()
+            # The thread starts after the request is read, because both read standard input.
             threading.Thread(target=_end_with_parent, name="watches the parent", daemon=True).start()
-            return _work(text)
+            return _do_request(text)
     except LeaseLost as error:
         tell(f"error: {error}")
-        return DIED
-    except (RbenchError, OSError) as error:
-        tell(f"error: {said_of(error)}")
-        return BAD_INPUT
+        return EXIT_DIED
     except KeyboardInterrupt as error:
         tell("ended, because it was asked to")
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-    except Exception:  # a fault of rbench's own: Python would write it and its causes with their secrets into the log
-        tell(traceback.format_exc().rstrip())
-        return DIED
+    except Exception as error:
+        ending = ending_of(error)
+        # Of a fault of rbench's own, Python would write it and its causes with their secrets into the log.
+        tell(ending.said if ending is not None else traceback.format_exc().rstrip())
+        return ending.code if ending is not None else EXIT_DIED
 
 
-def _work(text: str) -> int:
-    from rbench.api.suites import work
-    from rbench.execution.spread import requested
-    from rbench.system.progress import Lines
+def _do_request(text: str) -> int:
+    from rbench.api.suites import run_request
+    from rbench.execution.spread import parse_request
+    from rbench.system.progress import ProgressLines
 
-    work(requested(text), Lines())
+    run_request(parse_request(text), ProgressLines())
     return 0
 
 
 def _line() -> str:
     """Read the request. Nothing is buffered, so that the end of the input is seen afterwards."""
-    found = b""
-    while not found.endswith(b"\n") and (more := os.read(0, 1 << 16)):
-        found += more
-    return found.decode()
+    received = b""
+    while not received.endswith(b"\n"):
+        chunk = os.read(0, 1 << 16)
+        if not chunk:
+            break
+        received += chunk
+    return received.decode()
 
 
 def _end_with_parent() -> None:

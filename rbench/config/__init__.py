@@ -6,9 +6,9 @@ and `load_attack` each return one entry.
 
 from __future__ import annotations
 
-from rbench.config.attacks import recipes
-from rbench.config.code import checked
+from rbench.config.attacks import list_recipes
+from rbench.config.code import open_checked
 from rbench.config.entries import load_attack, load_contrast, load_encoder, load_resources, load_task
-from rbench.config.files import Listed, as_yaml, catalogue, content
-from rbench.config.overrides import in_suite, of_label
-from rbench.config.suite import Loaded, find_suite, load, load_mapping
+from rbench.config.files import ListedFile, as_yaml, catalogue, file_content
+from rbench.config.overrides import label_as_yaml, parse_label
+from rbench.config.suite import LoadedSuite, find_suite, load, load_mapping

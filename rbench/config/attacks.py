@@ -7,76 +7,86 @@ import functools
 import importlib.util
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from rbench.attacks import AttackMethod
 from rbench.config.check import check
-from rbench.config.code import Module, Modules
-from rbench.config.files import Files
-from rbench.config.overrides import Chosen
-from rbench.config.positions import Positioned, shown
-from rbench.config.registry import nearest, unknown
+from rbench.config.code import ModuleFile, ModuleLoader
+from rbench.config.files import RegistryFiles
+from rbench.config.overrides import PlacedChoice
+from rbench.config.positions import PositionedData, shown_path
+from rbench.config.registry import nearest_names, unknown_message
 from rbench.schema import KINDS, AttackSpec, ResourceKind, Variants
 
-_ATTACK_FIELDS = ("max_words", "query_budget", *(kind.goal for kind in KINDS.values() if kind.goal is not None))
+_ATTACK_FIELDS = (
+    "max_words",
+    "query_budget",
+    "put_back",
+    *(kind.goal for kind in KINDS.values() if kind.goal is not None),
+)
 _PARAMETER = re.compile(r"[A-Za-z_]\w*\.[A-Za-z_]\w*", re.ASCII)
-_MAY_EXPORT = ("licence", "protect", "queries_per_word", "control")
-"""Fields of AttackSpec that a Python file sets by exports in capitals: `LICENCE` ..."""
+_MAY_STATE = ("licence", "protect", "queries_per_word", "control")
+"""Fields of AttackSpec that the class in a Python file may state."""
 
 
-class Attacks:
+class AttackLoader:
     """Loads attacks into `found`, by label. `modules` opens the attacks that are Python files."""
 
-    def __init__(self, files: Files, modules: Modules) -> None:
+    def __init__(self, files: RegistryFiles, modules: ModuleLoader) -> None:
         self.files, self.problems, self.modules = files, files.problems, modules
         self.found: dict[str, AttackSpec] = {}
 
-    def load(self, choice: Chosen) -> None:
+    def load(self, choice: PlacedChoice) -> None:
         """Load an attack with a suite's options, under its label."""
-        spec = self._spec(choice.name, choice.options, choice.place)
+        spec = self._find_spec(choice.name, choice.options, choice.place)
         if spec is not None:
             self.found[choice.label] = spec
 
-    def _spec(self, name: str, options: Positioned, place: str) -> AttackSpec | None:
+    def _find_spec(self, name: str, options: PositionedData, place: str) -> AttackSpec | None:
         names = self.files.registry.names("attacks")
         if name in (*names, *self.files.registry.fragments("attacks")):
             path = self.files.path("attacks", name, place)
             if path is None:
                 return None
-            return self._module(name, path, options, place) if path.suffix == ".py" else self._recipe(name, options)
-        if name in recipes():
-            if refused := refusal(name):
+            return (
+                self._load_module(name, path, options, place)
+                if path.suffix == ".py"
+                else self._load_recipe(name, options)
+            )
+        if name in list_recipes():
+            if refused := refusal_reason(name):
                 self.problems.add(place, refused)
                 return None
             data = {"name": name, "recipe": name, "title": f"TextAttack's {name}"}
-            return self._with_options(Positioned(data, place), options)
-        message = unknown("attack", name, names)
-        close = nearest(name, recipes())
-        if close and not nearest(name, names):
+            return self._with_options(PositionedData(data, place), options)
+        message = unknown_message("attack", name, names)
+        close = nearest_names(name, list_recipes())
+        if close and not nearest_names(name, names):
             message = f'unknown attack "{name}"; did you mean the TextAttack recipe {" or ".join(close)}?'
         self.problems.add(place, message)
         return None
 
-    def _recipe(self, name: str, options: Positioned) -> AttackSpec | None:
+    def _load_recipe(self, name: str, options: PositionedData) -> AttackSpec | None:
         located = self.files.named("attacks", name)
         if located is None:
             return None
         recipe = located.data.get("recipe")
         if recipe is None:
             self.problems.add(located.at(), "`recipe` is missing: the class name of a TextAttack recipe")
-        elif recipes() and str(recipe) not in recipes():
-            self.problems.add(located.at(("recipe",)), unknown("TextAttack recipe", recipe, recipes()))
-        elif refused := refusal(str(recipe)):
+        elif list_recipes() and str(recipe) not in list_recipes():
+            self.problems.add(located.at(("recipe",)), unknown_message("TextAttack recipe", recipe, list_recipes()))
+        elif refused := refusal_reason(str(recipe)):
             self.problems.add(located.at(("recipe",)), refused)
         return self._with_options(located, options)
 
-    def _with_options(self, located: Positioned, options: Positioned) -> AttackSpec | None:
+    def _with_options(self, located: PositionedData, options: PositionedData) -> AttackSpec | None:
         """Return a recipe's spec, in which a suite's options replace the file's own.
 
         Where the file has no `needs`, they are read from the recipe's source.
         """
-        recipe = recipes().get(str(located.data.get("recipe")))
+        recipe = list_recipes().get(str(located.data.get("recipe")))
         if recipe is not None and "needs" not in located.data:
-            located = located.put(("needs",), Positioned(list(recipe.needs), located.at()))
+            located = located.put(("needs",), PositionedData(list(recipe.needs), located.at()))
         for key in options.data:
             if key in _ATTACK_FIELDS:
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
@@ -84,41 +94,41 @@ class Attacks:
                 located = located.put(("parameters", key), options.sub(key), options.key_at((key,)))
             else:
                 written = "parameters of a recipe are written `Component.attribute`"
-                message = f"{unknown('option', key, _ATTACK_FIELDS)} ({written})"
+                message = f"{unknown_message('option', key, _ATTACK_FIELDS)} ({written})"
                 self.problems.add(options.key_at((key,)), message)
         return check(AttackSpec, located, self.problems)
 
-    def _module(self, name: str, path: Path, options: Positioned, place: str) -> AttackSpec | None:
-        module = self.modules.open("attacks", name, place)
-        if module is None:
+    def _load_module(self, name: str, path: Path, options: PositionedData, place: str) -> AttackSpec | None:
+        method: AttackMethod[Any] | None = self.modules.open("attacks", name, place)
+        if method is None:
             return None
-        own = set(module.Options.model_fields)
-        given = [key for key in options.data if key in own or key not in _ATTACK_FIELDS]
-        made = check(module.Options, options.only(given), self.problems)
+        own_options = set(method.Options.model_fields)
+        given = [key for key in options.data if key in own_options or key not in _ATTACK_FIELDS]
+        checked_options = check(method.Options, options.only(given), self.problems)
         data = {
             "name": path.stem,
-            "title": module.TITLE,
-            "reference": [module.REFERENCE] if isinstance(module.REFERENCE, str) else list(module.REFERENCE),
-            "needs": list(self.modules.needs("attacks", name, made)),
-            "parameters": made.model_dump(mode="json") if made is not None else {},
+            "title": method.said()["title"],
+            "reference": [method.reference] if isinstance(method.reference, str) else list(method.reference),
+            "needs": list(self.modules.needs("attacks", name, checked_options)),
+            "parameters": checked_options.model_dump(mode="json") if checked_options is not None else {},
             "source": self.modules.found["attacks", name].source,
-            "variant_source": made.variant_source if isinstance(made, Variants) else None,
-            **{field: getattr(module, field.upper()) for field in _MAY_EXPORT if hasattr(module, field.upper())},
+            "variant_source": checked_options.variant_source if isinstance(checked_options, Variants) else None,
+            **{field: stated for field in _MAY_STATE if (stated := getattr(method, field))},
         }
-        located = Positioned(data, f"{shown(path)}:1:1")
+        located = PositionedData(data, f"{shown_path(path)}:1:1")
         for key in _ATTACK_FIELDS:
-            if key in options.data and key not in own:  # else the module handles the option itself
+            if key in options.data and key not in own_options:  # else the module handles the option itself
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
         spec = check(AttackSpec, located, self.problems)
-        return spec if made is not None else None
+        return spec if checked_options is not None else None
 
 
-def asks_for_gradients(spec: AttackSpec, module: Module | None) -> bool:
+def asks_for_gradients(spec: AttackSpec, module: ModuleFile | None) -> bool:
     """Return whether an attack, whose Python file is `module` if it has one, asks the victim for gradients."""
     if module is not None:
-        says = getattr(module.open(), "GRADIENTS", False)
-        return bool(says(spec.parameters) if callable(says) else says)
-    recipe = recipes().get(spec.recipe or "")
+        method: AttackMethod[Any] = module.open()
+        return method.uses_gradients(method.Options.model_validate(spec.parameters))
+    recipe = list_recipes().get(spec.recipe or "")
     return recipe is not None and recipe.gradients
 
 
@@ -170,7 +180,7 @@ _REFUSED = {
 """Why rbench cannot run a recipe, with the remedy where there is one."""
 
 
-class Recipe(NamedTuple):
+class TextAttackRecipe(NamedTuple):
     """One recipe class, and the kinds of resources whose components its file mentions."""
 
     name: str
@@ -182,7 +192,7 @@ class Recipe(NamedTuple):
 
 
 @functools.cache
-def recipes() -> dict[str, Recipe]:
+def list_recipes() -> dict[str, TextAttackRecipe]:
     """Return all recipe classes of the installed TextAttack by name. It is empty where TextAttack is not installed.
 
     `needs` holds the resource of every component in `_NEEDS` that the source file mentions. So it may hold more than
@@ -192,7 +202,7 @@ def recipes() -> dict[str, Recipe]:
     if spec is None or not spec.submodule_search_locations:
         return {}
     folder = Path(spec.submodule_search_locations[0]) / "attack_recipes"
-    found: dict[str, Recipe] = {}
+    by_name: dict[str, TextAttackRecipe] = {}
     for path in sorted(folder.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         mentioned = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -200,16 +210,20 @@ def recipes() -> dict[str, Recipe]:
         for node in tree.body:
             named = [getattr(base, "id", getattr(base, "attr", "")) for base in getattr(node, "bases", ())]
             if isinstance(node, ast.ClassDef) and "AttackRecipe" in named:
-                ranked = (
-                    one.value for one in ast.walk(node) if isinstance(one, ast.keyword) and one.arg == "wir_method"
+                ranking_methods = (
+                    part.value for part in ast.walk(node) if isinstance(part, ast.keyword) and part.arg == "wir_method"
                 )
-                gradients = any(isinstance(one, ast.Constant) and one.value == "gradient" for one in ranked)
+                gradients = any(isinstance(part, ast.Constant) and part.value == "gradient" for part in ranking_methods)
                 refused = _REFUSED.get(node.name, "")
-                found[node.name] = Recipe(node.name, needs, gradients, refused)
-    return found
+                by_name[node.name] = TextAttackRecipe(node.name, needs, gradients, refused)
+    return by_name
 
 
-def refusal(recipe: str) -> str:
+def refusal_reason(recipe: str) -> str:
     """Return why rbench cannot run the recipe of this name. Empty: it can, or there is none of this name."""
-    found = recipes().get(recipe)
-    return f"{recipe} cannot be run here: {found.refused}" if found is not None and found.refused else ""
+    known_recipe = list_recipes().get(recipe)
+    return (
+        f"{recipe} cannot be run here: {known_recipe.refused}"
+        if known_recipe is not None and known_recipe.refused
+        else ""
+    )

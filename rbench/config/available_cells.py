@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import BaseModel
 
 from rbench.config.code import find
-from rbench.config.entries import Entries
-from rbench.config.metrics import Metric, Metrics
+from rbench.config.entries import SuiteEntries
+from rbench.config.metrics import Metric, MetricCatalogue
 from rbench.errors import RbenchError
 from rbench.schema import (
     ADVERSARIAL,
@@ -24,20 +24,20 @@ from rbench.schema import (
     Suite,
     TaskSpec,
     TrainSpec,
-    bases,
+    iter_bases,
 )
-from rbench.schema.claims import CellOf, Ground, Trained, tested
+from rbench.schema.claims import CellOf, ClaimScope, EncoderTraining, test_parts
 
 Cells = Sequence[CellOf]
 
 
-def of_suite(
+def suite_scope(
     suite: Suite,
-    entries: Entries,
+    entries: SuiteEntries,
     tuning: Mapping[str, Sequence[Strategy]],
     asked: Mapping[str, Sequence[AskedSet]],
     measures: Iterable[MeasureNeeds],
-) -> Ground:
+) -> ClaimScope:
     """Return what the claims of a suite that is being loaded may speak of.
 
     Args:
@@ -59,15 +59,15 @@ def of_suite(
     trained = {}
     for label in suite.encoders:
         spec = entries.encoders.found.get(label)
-        chain = bases(spec, entries.encoders.found) if spec is not None else ()
+        chain = iter_bases(spec, entries.encoders.found) if spec is not None else ()
         train = next((below.train for below in chain if below.train is not None), None)
         if train is not None:
-            trained[label] = trained_as(train, entries.modules.options_of("objectives", train.objective))
+            trained[label] = training_settings(train, entries.modules.options_of("objectives", train.objective))
     cells = {
         STS: [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
         CONTRAST: _contrast(victims, sets),
         ADVERSARIAL: [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in named else [],
-        "parts": [CellOf(e, part, None, f) for e, t, f in victims for part in tested(tasks.get(t))],
+        "parts": [CellOf(e, part, None, f) for e, t, f in victims for part in test_parts(tasks.get(t))],
         "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].of_kind.has_scores],
     }
     labelled: dict[str, dict[str, Cells]] = {}
@@ -83,17 +83,17 @@ def of_suite(
                 labelled[one.what.name] = {label: [CellOf(e, t, None, f) for e, t, f in victims] for label in labels}
         cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
     cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
-    return ground_of(attacked, tasks, cells, trained, Metrics(entries.modules.registry), labelled)
+    return build_scope(attacked, tasks, cells, trained, MetricCatalogue(entries.modules.registry), labelled)
 
 
-def ground_of(
+def build_scope(
     attacked: Cells,
     tasks: Mapping[str, TaskSpec],
     measured: Mapping[str, Cells],
-    trained: Mapping[str, Trained],
-    metrics: Metrics,
+    trained: Mapping[str, EncoderTraining],
+    metrics: MetricCatalogue,
     labelled: Mapping[str, Mapping[str, Cells]],
-) -> Ground:
+) -> ClaimScope:
     """Return what may be spoken of, by metric.
 
     Args:
@@ -103,51 +103,61 @@ def ground_of(
         trained: how encoders are trained.
         labelled: the cells of each measure, by label. Claims name those of `typos@0.1` by `noise.typos@0.1`, too.
     """
-    having = {one.name: {name for name, task in tasks.items() if one.is_of(task)} for one in metrics.all()}
-    cells = {
-        one.name: _where(one, [cell for cell in attacked if cell.task in having[one.name]]) for one in metrics.all()
+    having = {
+        known_metric.name: {name for name, task in tasks.items() if known_metric.is_of(task)}
+        for known_metric in metrics.all()
     }
-    for measure, there in measured.items():
-        numbers = metrics.numbers_of(measure) if there and measure in metrics.registry.names("measures") else ()
-        cells |= dict.fromkeys(numbers, there)
-        cells |= {f"{name}.{label}": own for name in numbers for label, own in labelled.get(measure, {}).items()}
-    return Ground(
-        {metric: tuple(own) for metric, own in cells.items() if own},
+    cells = {
+        known_metric.name: _cells_of_metric(
+            known_metric, [cell for cell in attacked if cell.task in having[known_metric.name]]
+        )
+        for known_metric in metrics.all()
+    }
+    for measure, measure_cells in measured.items():
+        numbers = metrics.numbers_of(measure) if measure_cells and measure in metrics.registry.names("measures") else ()
+        cells |= dict.fromkeys(numbers, measure_cells)
+        cells |= {
+            f"{name}.{label}": own_cells for name in numbers for label, own_cells in labelled.get(measure, {}).items()
+        }
+    return ClaimScope(
+        {metric: tuple(own_cells) for metric, own_cells in cells.items() if own_cells},
         trained,
-        {one.name: _needed(one) for one in metrics.all()},
+        {known_metric.name: _describe_needs(known_metric) for known_metric in metrics.all()},
         metrics.measure_of,
         tuple(metrics.registry.names("objectives")),
         {
-            one.name: (100 * one.bounds[0], 100 * one.bounds[1]) if one.about.percent else one.bounds
-            for one in metrics.all()
-            if all(map(math.isfinite, one.bounds))
+            known_metric.name: (100 * known_metric.bounds[0], 100 * known_metric.bounds[1])
+            if known_metric.about.percent
+            else known_metric.bounds
+            for known_metric in metrics.all()
+            if all(map(math.isfinite, known_metric.bounds))
         },
     )
 
 
-def trained_as(train: TrainSpec, options: type[BaseModel] | None) -> Trained:
+def training_settings(train: TrainSpec, options: type[BaseModel] | None) -> EncoderTraining:
     """Return how an encoder is trained. Without its objective's `Options` its defaults are not known."""
-    own = train.model_dump(exclude={"objective", "options"})
-    made = options.model_validate(train.options).model_dump() if options is not None else train.options
-    return Trained(train.objective, {**own, **made})
+    settings = train.model_dump(exclude={"objective", "options"})
+    objective_options = options.model_validate(train.options).model_dump() if options is not None else train.options
+    return EncoderTraining(train.objective, {**settings, **objective_options})
 
 
-def trained_by(plan: Plan) -> dict[str, Trained]:
+def trained_encoders(plan: Plan) -> dict[str, EncoderTraining]:
     """Return how the encoders of a plan were trained: each itself, or the nearest of its bases that was."""
     jobs = {job.key: job for job in plan.jobs}
-    found: dict[str, Trained] = {}
+    by_encoder: dict[str, EncoderTraining] = {}
     for job in plan.jobs:
-        below = jobs.get(job.needs.get("encoder", ""))
-        if not (job.tuning is not None or job.untuned) or below is None:
+        trained_job = jobs.get(job.needs.get("encoder", ""))
+        if not (job.tuning is not None or job.untuned) or trained_job is None:
             continue
-        assert below.pretraining is not None
-        train, name = below.pretraining.encoder.train, plan.draw(job.parts[0]).encoder
-        if train is not None and name not in found:
-            found[name] = trained_as(train, _options(train.objective))
-    return found
+        assert trained_job.pretraining is not None
+        train, name = trained_job.pretraining.encoder.train, plan.draw(job.parts[0]).encoder
+        if train is not None and name not in by_encoder:
+            by_encoder[name] = training_settings(train, _objective_options(train.objective))
+    return by_encoder
 
 
-def _options(objective: str) -> type[BaseModel] | None:
+def _objective_options(objective: str) -> type[BaseModel] | None:
     """Return the options of one of rbench's objectives; None for that of a user, whose folder is not known."""
     try:
         options: type[BaseModel] = find("objectives", objective).open().Options
@@ -158,12 +168,12 @@ def _options(objective: str) -> type[BaseModel] | None:
 
 def _contrast(victims: Iterable[tuple[str, str, str]], sets: Iterable[tuple[str, str]]) -> list[CellOf]:
     """Return the cells of contrast sets. A set has its task's name, or its own where the task has several."""
-    found = [*sets]
-    several = {task for task, _ in found if sum(other == task for other, _ in found) > 1}
+    pairs = [*sets]
+    several = {task for task, _ in pairs if sum(other == task for other, _ in pairs) > 1}
     return [
         CellOf(encoder, name if task in several else task, None, finetune)
         for encoder, task, finetune in victims
-        for of, name in found
+        for of, name in pairs
         if of == task
     ]
 
@@ -174,11 +184,11 @@ def _of_several(attacked: Cells) -> list[CellOf]:
     return [cell for cell, attacks in met.items() if attacks > 1]
 
 
-def _where(metric: Metric, attacked: Cells) -> Cells:
+def _cells_of_metric(metric: Metric, attacked: Cells) -> Cells:
     return _of_several(attacked) if metric.of == "all attacks" else attacked
 
 
-def _needed(metric: Metric) -> str:
+def _describe_needs(metric: Metric) -> str:
     """Return what a suite needs so that it has a metric, in words."""
     attacks = "two or more `attacks`" if metric.of == "all attacks" else "`attacks`"
     if metric.kind is not None:

@@ -10,68 +10,71 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from rbench.config.positions import Positioned, Problems, Where, describe
+from rbench.config.positions import DataPath, PositionedData, Problems, describe
 from rbench.config.references import check_references
-from rbench.config.registry import unknown
+from rbench.config.registry import unknown_message
 from rbench.schema import Named
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def check(model: type[Model], located: Positioned, problems: Problems) -> Model | None:
+def check(model: type[Model], located: PositionedData, problems: Problems) -> Model | None:
     """Return the model made from `located`, or None where something is wrong and was added to `problems`."""
     before = len(problems)
-    _truth_is_no_number(model, located, problems)
+    # Before pydantic, which reads `true` as 1 and so would never report it.
+    _refuse_booleans(model, located, problems)
     if issubclass(model, Named) and isinstance(located.data, Mapping):
         check_references(located, problems)
     try:
-        made = model.model_validate(located.data)
+        validated = model.model_validate(located.data)
     except ValidationError as error:
         _explain(model, located, error.errors(include_url=False), problems)
         return None
-    return made if len(problems) == before else None
+    return validated if len(problems) == before else None
 
 
-def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+def _fields_by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return a model's fields by the keys that data has for them: the alias of a field, or else its name."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _explain(model: type[BaseModel], located: Positioned, errors: list[ErrorDetails], problems: Problems) -> None:
-    by_place: dict[Where, list[ErrorDetails]] = {}
+def _explain(model: type[BaseModel], located: PositionedData, errors: list[ErrorDetails], problems: Problems) -> None:
+    by_place: dict[DataPath, list[ErrorDetails]] = {}
     for error in errors:
-        by_place.setdefault(_steps(located.data, error["loc"]), []).append(error)
+        by_place.setdefault(_path_in_data(located.data, error["loc"]), []).append(error)
     around = {where[:n] for where in by_place for n in range(len(where))}
     for where, group in by_place.items():
         # Where one branch of a union has an error in a part, the other branches have one in the whole: keep the part's.
         if where in around:
             group = [e for e in group if e["type"] in ("missing", "extra_forbidden", "value_error")]
-        for place, message in _say(model, located, where, group):
+        for place, message in _messages_of(model, located, where, group):
             problems.add(place, message)
 
 
-def _say(model: type[BaseModel], located: Positioned, where: Where, group: list[ErrorDetails]) -> list[tuple[str, str]]:
+def _messages_of(
+    model: type[BaseModel], located: PositionedData, where: DataPath, group: list[ErrorDetails]
+) -> list[tuple[str, str]]:
     """Return place and message of all errors at one place. Alternatives of a union become one sentence."""
-    said: list[tuple[str, str]] = []
+    messages: list[tuple[str, str]] = []
     expected: list[str] = []
     for error in group:
         last = str(error["loc"][-1]) if error["loc"] else ""
         if error["type"] == "missing":
-            said.append((located.at(where), f"{_path((*where, last))} is missing"))
+            messages.append((located.at(where), f"{_format_path((*where, last))} is missing"))
         elif error["type"] == "extra_forbidden":
-            around = [kind for kind in _kinds(model, where[:-1]) if _is_model(kind)]
-            valid = {key for kind in around for key in _keys(kind) if key not in getattr(kind, "FOUND", ())}
-            said.append((located.key_at(where), unknown("key", last, valid)))
+            around = [kind for kind in _types_at(model, where[:-1]) if _is_model(kind)]
+            valid = {key for kind in around for key in _fields_by_key(kind) if key not in getattr(kind, "FOUND", ())}
+            messages.append((located.key_at(where), unknown_message("key", last, valid)))
         elif error["type"] == "value_error":
-            said.append((located.at(where), str(error["msg"]).removeprefix("Value error, ")))
+            messages.append((located.at(where), str(error["msg"]).removeprefix("Value error, ")))
         elif error["type"] != "too_short" or not error["input"]:  # else some entries are wrong, which has its own error
-            expected.append(_expectation(error))
+            expected.append(_describe_expected(error))
     if expected:
-        value, name = group[0]["input"], f"{_path(where)}: " if where else ""
+        value, name = group[0]["input"], f"{_format_path(where)}: " if where else ""
         quoted = any(e["type"] == "string_type" for e in group) and isinstance(value, int | float)
-        found = f"found {describe(value)}{'; put it in quotes' if quoted else ''}"
-        said.append((located.at(where), f"{name}expected {' or '.join(dict.fromkeys(expected))}, {found}"))
-    return said
+        found_value = f"found {describe(value)}{'; put it in quotes' if quoted else ''}"
+        messages.append((located.at(where), f"{name}expected {' or '.join(dict.fromkeys(expected))}, {found_value}"))
+    return messages
 
 
 _EXPECTED = {
@@ -87,7 +90,7 @@ _EXPECTED = {
 }
 
 
-def _expectation(error: ErrorDetails) -> str:
+def _describe_expected(error: ErrorDetails) -> str:
     kind, context = error["type"], error.get("ctx", {})
     limits = {
         "greater_than_equal": "a number of at least {ge}",
@@ -105,7 +108,7 @@ def _expectation(error: ErrorDetails) -> str:
     return _EXPECTED.get(kind.split("_")[0], str(error["msg"]).removeprefix("Input should be "))
 
 
-def _steps(data: Any, loc: tuple[int | str, ...]) -> Where:
+def _path_in_data(data: Any, loc: tuple[int | str, ...]) -> DataPath:
     """Return pydantic's `loc` without the steps that are not in the data: names of union branches and missing keys."""
     steps: list[int | str] = []
     for step in loc:
@@ -119,46 +122,46 @@ def _steps(data: Any, loc: tuple[int | str, ...]) -> Where:
     return tuple(steps)
 
 
-def _path(where: Where) -> str:
+def _format_path(where: DataPath) -> str:
     """Write a path as messages show it, in backticks: `attacks[2].max_words`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where)
     return f"`{text.removeprefix('.')}`"
 
 
-def _truth_is_no_number(model: type[BaseModel], located: Positioned, problems: Problems) -> None:
+def _refuse_booleans(model: type[BaseModel], located: PositionedData, problems: Problems) -> None:
     """Add a problem for each true or false that stands in place of a number: pydantic would read `true` as 1."""
     for where, part in located.walk():
         if not part.place or not isinstance(part.data, bool):
             continue
-        kinds = _kinds(model, where)
+        kinds = _types_at(model, where)
         numbers = [kind for kind in kinds if kind in (int, float)]
         if numbers and bool not in kinds:
             what = "a whole number" if int in numbers else "a number"
-            problems.add(part.place, f"{_path(where)}: expected {what}, found {describe(part.data)}")
+            problems.add(part.place, f"{_format_path(where)}: expected {what}, found {describe(part.data)}")
 
 
-def _kinds(kind: Any, where: Where) -> list[Any]:
+def _types_at(kind: Any, where: DataPath) -> list[Any]:
     """Return the plain types that a model allows at `where`, with unions, Annotated and containers taken apart."""
-    kinds = _flat(kind)
+    kinds = _flatten_types(kind)
     for step in where:
         inner: list[Any] = []
-        for one in kinds:
-            if _is_model(one):
-                field = _keys(one).get(str(step))
-                inner += _flat(field.annotation) if field is not None else []
-            elif get_origin(one) is dict:
-                inner += _flat(get_args(one)[1])
-            elif get_origin(one) in (list, tuple, frozenset, set):
-                inner += _flat(get_args(one)[0])
+        for plain_type in kinds:
+            if _is_model(plain_type):
+                field = _fields_by_key(plain_type).get(str(step))
+                inner += _flatten_types(field.annotation) if field is not None else []
+            elif get_origin(plain_type) is dict:
+                inner += _flatten_types(get_args(plain_type)[1])
+            elif get_origin(plain_type) in (list, tuple, frozenset, set):
+                inner += _flatten_types(get_args(plain_type)[0])
         kinds = inner
     return kinds
 
 
-def _flat(kind: Any) -> list[Any]:
+def _flatten_types(kind: Any) -> list[Any]:
     if get_origin(kind) is Annotated:
-        return _flat(get_args(kind)[0])
+        return _flatten_types(get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType):
-        return [one for part in get_args(kind) for one in _flat(part)]
+        return [inner for part in get_args(kind) for inner in _flatten_types(part)]
     if get_origin(kind) is Literal:
         return [Literal]
     return [kind]

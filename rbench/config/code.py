@@ -1,7 +1,7 @@
 """Finds Python modules by kind and name, rbench's own or a user's, and imports them, if their source is still the same.
 
-A file of most kinds defines one subclass of the kind's base (`rbench.schema.extension`), of which the instance is
-returned. Its members are checked against the types that the base states, and its methods against the base's signatures.
+A file defines one subclass of its kind's base (`rbench.schema.extension`), of which the instance is returned. Its
+members are checked against the types that the base states, and its methods against the base's signatures.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rbench.config import versions
 from rbench.config.check import check
-from rbench.config.positions import Positioned, Problems, shown
-from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown
+from rbench.config.positions import PositionedData, Problems, shown_path
+from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown_message
 from rbench.errors import JobError, SuiteError
-from rbench.schema import CLASSES, RESOURCE_KINDS, Family, ResourceKind
+from rbench.schema import ResourceKind
 from rbench.schema.extension import Extension
+from rbench.system.own_code import failing_in
 
 
 @dataclass(frozen=True)
-class Module:
+class ModuleFile:
     """The Python file behind a name, with the hash that its source had when it was found."""
 
     kind: Kind
@@ -56,20 +57,19 @@ class Module:
     def versions(self) -> dict[str, int]:
         """The VERSIONs of the module and of the code of rbench that it uses, by name."""
         own = versions.declared(self.path)
-        return {**({self.own_name: own} if own is not None else {}), **versions.used_by(self.path)}
+        return {**({self.own_name: own} if own is not None else {}), **versions.versions_used_by(self.path)}
 
     def open(self) -> Any:
-        """Import the module, and return it, or the instance of its class where its kind has a base.
+        """Import the module, and return the instance of its class.
 
         Its code runs once per process.
 
         Raises SuiteError where the import fails or there is no such class, and JobError where the file has changed
         since it was found.
         """
-        module, base = self._imported(), base_of(self.kind)
-        return module if base is None else _instance(_class_in(module, base, self), self)
+        return _make_instance(_find_class(self._import_file(), base_of(self.kind), self), self)
 
-    def _imported(self) -> ModuleType:
+    def _import_file(self) -> ModuleType:
         if self.bundled and KINDS[self.kind].bundled:
             package = KINDS[self.kind].bundled.replace("/", ".")
             return importlib.import_module(f"rbench.{package}.{self.name}")
@@ -95,13 +95,13 @@ def listed_options(model: type[BaseModel]) -> list[ListedOption]:
     documented: dict[str, str] = {}
     for base in reversed([base for base in model.__mro__ if issubclass(base, BaseModel) and base is not BaseModel]):
         documented |= _field_docstrings(base)
-    found = []
+    options = []
     for name, field in model.model_fields.items():
         described = " ".join((field.description or documented.get(name, "")).split())
         choices = tuple(map(str, get_args(field.annotation))) if get_origin(field.annotation) is Literal else ()
         default = None if field.is_required() else field.get_default(call_default_factory=True)
-        found.append(ListedOption(name, default, field.is_required(), choices, described))
-    return found
+        options.append(ListedOption(name, default, field.is_required(), choices, described))
+    return options
 
 
 def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
@@ -120,69 +120,83 @@ def _field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 
 def open_source(path: Path, digest: str) -> ModuleType:
-    """Import a Python file whose source must have this sha256. Raises as `Module.open` does."""
+    """Import a Python file whose source must have this sha256. Raises as `ModuleFile.open` does."""
     source = read_source(path)
-    if (now := hashlib.sha256(source).hexdigest()) != digest:
+    if (digest_now := hashlib.sha256(source).hexdigest()) != digest:
         raise JobError(
             f"{path} changed since the run was planned: the sha256 of its source was {digest[:16]} then and is "
-            f"{now[:16]} now. Run the command again, so that it plans with the file as it is now."
+            f"{digest_now[:16]} now. Run the command again, so that it plans with the file as it is now."
         )
     return load_module(path, source)
 
 
 @cache
-def base_of(kind: Kind) -> type[Extension[Any]] | None:
-    """Return the class of which files of a kind define a subclass; None for a kind whose files define functions."""
+def base_of(kind: Kind) -> type[Extension[Any]]:
+    """Return the class of which Python files of a kind define a subclass."""
     module, _, name = KINDS[kind].base.partition(":")
-    return getattr(importlib.import_module(module), name) if module else None
+    base: type[Extension[Any]] = getattr(importlib.import_module(module), name)
+    return base
 
 
-def _class_in(module: ModuleType, base: type[Extension[Any]], found: Module) -> type[Extension[Any]]:
+def _find_class(module: ModuleType, base: type[Extension[Any]], module_file: ModuleFile) -> type[Extension[Any]]:
     """Return the one subclass of its kind's base that a module defines. Raises SuiteError where there is not one."""
-    there = [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, base) and one.__module__ == module.__name__
+    classes = [
+        candidate
+        for candidate in vars(module).values()
+        if isinstance(candidate, type) and issubclass(candidate, base) and candidate.__module__ == module.__name__
     ]
-    last = list(dict.fromkeys(one for one in there if not any(one in other.__mro__[1:] for other in there)))
+    last = list(
+        dict.fromkeys(
+            candidate for candidate in classes if not any(candidate in other.__mro__[1:] for other in classes)
+        )
+    )
     if len(last) == 1:
         return last[0]
-    place, called = f"{shown(found.path)}:1:1", KINDS[found.kind].base.replace(":", ".")
+    place, called = f"{shown_path(module_file.path)}:1:1", KINDS[module_file.kind].base.replace(":", ".")
     if last:
-        raise SuiteError(f"{place}: it defines {' and '.join(one.__name__ for one in last)}; leave one {called} in it")
+        raise SuiteError(
+            f"{place}: it defines {' and '.join(candidate.__name__ for candidate in last)}; leave one {called} in it"
+        )
+    methods = [f"`{name}({', '.join(_parameters(base, name))})`" for name in sorted(base.__abstractmethods__)]
+    having = f", which has {' and '.join(methods)}" if methods else ""
     raise SuiteError(
-        f"{place}: {_one(found.kind)} is a subclass of {called}, and this file defines none. What were functions and "
-        f"constants of the file are members of `class {_camel(found.name)}({base.__name__})`; see {base.guide}"
+        f"{place}: {_with_article(module_file.kind)} is a subclass of {called}, and this file defines none. What were "
+        "functions and constants of the file are members of `class "
+        f"{_class_name(module_file.name)}({base.__name__})`{having}; see {base.guide}"
     )
 
 
-def _camel(name: str) -> str:
+def _parameters(base: type, method: str) -> list[str]:
+    return list(inspect.signature(getattr(base, method)).parameters)
+
+
+def _class_name(name: str) -> str:
     return "".join(part.capitalize() for part in re.split(r"\W|_", name)) or "Mine"
 
 
 _instances: dict[type[Extension[Any]], Extension[Any]] = {}
 
 
-def _instance(of: type[Extension[Any]], found: Module) -> Extension[Any]:
+def _make_instance(extension_type: type[Extension[Any]], module_file: ModuleFile) -> Extension[Any]:
     """Return the instance of a class, which is made once. Raises SuiteError where it cannot be made."""
-    if of not in _instances:
-        try:
-            made = of()
-        except Exception as error:  # an abstract method is missing, or what its constructor raises
-            raise SuiteError(f"{_place(found, of)}: {error}; see {of.guide}") from error
-        made.name, made.path = found.name, found.path
-        _instances[of] = made
-    return _instances[of]
+    if extension_type not in _instances:
+        with failing_in(_class_place(module_file, extension_type), SuiteError, f"See {extension_type.guide}"):
+            made = extension_type()
+        made.name, made.path = module_file.name, module_file.path
+        _instances[extension_type] = made
+    return _instances[extension_type]
 
 
-def _place(found: Module, of: type) -> str:
+def _class_place(module_file: ModuleFile, extension_type: type) -> str:
     """Return file, line and column of a class."""
-    at = re.search(rf"^class {of.__name__}\b", read_source(found.path).decode(errors="replace"), re.MULTILINE)
-    line = 1 if at is None else at.string.count("\n", 0, at.start()) + 1
-    return f"{shown(found.path)}:{line}:1"
+    matched = re.search(
+        rf"^class {extension_type.__name__}\b", read_source(module_file.path).decode(errors="replace"), re.MULTILINE
+    )
+    line = 1 if matched is None else matched.string.count("\n", 0, matched.start()) + 1
+    return f"{shown_path(module_file.path)}:{line}:1"
 
 
-def find(kind: Kind, name: str, registry: Registry | None = None) -> Module:
+def find(kind: Kind, name: str, registry: Registry | None = None) -> ModuleFile:
     """Find the module of this kind and name in `registry`, or without one in a registry without --include folders.
 
     Raises SuiteError where there is none. The error names the nearest names.
@@ -190,215 +204,125 @@ def find(kind: Kind, name: str, registry: Registry | None = None) -> Module:
     registry = registry or Registry()
     path = registry.path(kind, name)
     digest = hashlib.sha256(read_source(path)).hexdigest()
-    return Module(kind, name, path, digest, registry.is_bundled(kind, name))
+    return ModuleFile(kind, name, path, digest, registry.is_bundled(kind, name))
 
 
-EXPORTS: dict[Kind, tuple[str, ...]] = {
-    "attacks": ("TITLE", "NEEDS", "REFERENCE", "Options", "build"),
-    "objectives": ("Options", "build"),
-    "finetune": ("Options", "run"),
-    "figures": ("Options", "draw"),
-}
-"""The names that a module of each kind must define."""
-
-
-class Modules:
+class ModuleLoader:
     """Finds each module that a suite names once. Everything wrong goes to `problems`."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
-        self.found: dict[tuple[Kind, str], Module] = {}
+        self.found: dict[tuple[Kind, str], ModuleFile] = {}
 
     def open(self, kind: Kind, name: str, place: str) -> Any:
         """Open the module of this kind and name; None where something is wrong. The name stands at `place`."""
         if name not in self.registry.names(kind):
-            self.problems.add(place, unknown(KINDS[kind].one, name, self.registry.names(kind)))
+            self.problems.add(place, unknown_message(KINDS[kind].one, name, self.registry.names(kind)))
             return None
         try:
             module = self.found.get((kind, name)) or find(kind, name, self.registry)
-            opened = checked(module)
+            opened = open_checked(module)
         except SuiteError as error:
             self.problems.take(error)
             return None
         self.found[kind, name] = module
         return opened
 
-    def check(self, kind: Kind, name: str, place: str, options: Positioned) -> BaseModel | None:
+    def check(self, kind: Kind, name: str, place: str, options: PositionedData) -> BaseModel | None:
         """Make a module's `Options` from a suite's options. Return None where something is wrong."""
         module = self.open(kind, name, place)
         return check(module.Options, options, self.problems) if module is not None else None
 
+    def opened(self, kind: Kind, name: str) -> Any:
+        """Return what a module that was found defines, or None where it was not found."""
+        module = self.found.get((kind, name))
+        return module.open() if module is not None else None
+
     def options_of(self, kind: Kind, name: str) -> type[BaseModel] | None:
         """Return the `Options` class of a module, or None where the module was not found."""
-        module = self.found.get((kind, name))
-        return module.open().Options if module is not None else None
+        opened = self.opened(kind, name)
+        return opened.Options if opened is not None else None
 
     def needs(self, kind: Kind, name: str, options: BaseModel | None) -> tuple[ResourceKind, ...]:
-        """Return the kinds of resources that a module needs with these options.
+        """Return the kinds of resources that a module needs with these options, all of its `resources` without options.
 
-        A module's `needs(options)` may narrow its NEEDS. Without that function, and without options, all NEEDS are
-        returned; nothing where the module was not found. A kind that is not in NEEDS is added to `problems`.
+        Nothing where the module was not found. A kind that is not in `resources` is added to `problems`.
         """
-        found = self.found.get((kind, name))
-        if found is None:
+        opened = self.opened(kind, name)
+        if opened is None:
             return ()
-        module = found.open()
-        if isinstance(module, Extension):
-            return _resources(module, options, self.problems)
-        declared: tuple[ResourceKind, ...] = tuple(getattr(module, "NEEDS", ()))
-        if options is None or not hasattr(module, "needs"):
-            return declared
-        narrowed = tuple(module.needs(options))
-        for need in narrowed:
-            if need not in declared:
-                message = f"needs(options) returns {need!r}, which is not in NEEDS"
-                self.problems.add(f"{shown(found.path)}:1:1", message)
+        declared: tuple[ResourceKind, ...] = tuple(opened.resources)
+        narrowed = declared if options is None else tuple(opened.needs(options))
+        if beyond := [need for need in narrowed if need not in declared]:
+            message = f"needs(options) returns {beyond[0]!r}, which is not in `resources`"
+            self.problems.add(f"{shown_path(opened.path)}:1:1", message)
         return tuple(need for need in declared if need in narrowed)
 
 
-def _resources(of: Any, options: BaseModel | None, problems: Problems) -> tuple[ResourceKind, ...]:
-    """Return the resources that something needs with these options, of those that its class states."""
-    declared: tuple[ResourceKind, ...] = tuple(of.resources)
-    narrowed = declared if options is None else tuple(of.needs(options))
-    if beyond := [need for need in narrowed if need not in declared]:
-        message = f"needs(options) returns {beyond[0]!r}, which is not in `resources`"
-        problems.add(f"{shown(of.path)}:1:1", message)
-    return tuple(need for need in declared if need in narrowed)
-
-
-def checked(found: Module) -> Any:
+def open_checked(module_file: ModuleFile) -> Any:
     """Open a module and check it.
 
     Raises SuiteError where a member of its class has another type than the base states, or a method cannot be called
     as the base's.
-
-    Of a kind without a base: raises SuiteError where the module lacks one of the EXPORTS of its kind, has a function
-    that cannot be called as `CALLS` says, or lists an unknown resource in NEEDS or sort of task in SERVES.
     """
-    module = found.open()
-    place = f"{shown(found.path)}:1:1"
-    if isinstance(module, Extension):
-        for problem in _wrong_members(module, found):
-            raise SuiteError(f"{problem}; see {module.guide}")
-        versions.declared(found.path)
-        return module
-    exports = EXPORTS[found.kind]
-    missing = [name for name in exports if not hasattr(module, name)]
-    if missing:
-        listed = f"{', '.join(exports)}; missing: {', '.join(missing)}"
-        raise SuiteError(f"{place}: {_one(found.kind)} module exports {listed}")
-    options: Any = getattr(module, "Options", BaseModel)
-    if not (isinstance(options, type) and issubclass(options, BaseModel)):
-        raise SuiteError(f"{place}: `Options` must be a pydantic model")
-    wrong = [need for need in getattr(module, "NEEDS", ()) if need not in RESOURCE_KINDS]
-    if wrong:
-        raise SuiteError(f"{place}: NEEDS: {unknown('resource', wrong[0], RESOURCE_KINDS)}")
-    for kind, name in CALLS:
-        if kind == found.kind and hasattr(module, name):
-            _check(name, found, module)
-    told = getattr(module, "SERVES", CLASSES)
-    for served in (told,) if isinstance(told, str) else tuple(told):
-        if served not in get_args(Family):
-            raise SuiteError(f"{place}: SERVES: {unknown('sort of task', served, get_args(Family))}")
-    versions.declared(found.path)
-    return module
+    opened = module_file.open()
+    for problem in _wrong_members(opened, module_file):
+        raise SuiteError(f"{problem}; see {opened.guide}")
+    versions.declared(module_file.path)
+    return opened
 
 
-def _one(kind: Kind) -> str:
-    one = KINDS[kind].one
-    return f"{'an' if one[0] in 'aeiou' else 'a'} {one}"
+def _with_article(kind: Kind) -> str:
+    kind_name = KINDS[kind].one
+    return f"{'an' if kind_name[0] in 'aeiou' else 'a'} {kind_name}"
 
 
-def _wrong_members(of: Extension[Any], found: Module) -> Iterator[str]:
+def _wrong_members(extension: Extension[Any], module_file: ModuleFile) -> Iterator[str]:
     """Yield what is wrong with the members of a class, each with its place."""
-    own, base = type(of), base_of(found.kind)
-    assert base is not None
-    place = _place(found, own)
-    for name, adapter in _attributes(base).items():
+    own_type, base = type(extension), base_of(module_file.kind)
+    place = _class_place(module_file, own_type)
+    for name, adapter in _attribute_checks(base).items():
         try:
-            adapter.validate_python(getattr(of, name))
+            adapter.validate_python(getattr(extension, name))
         except AttributeError:
-            yield f"{place}: {own.__name__} states no `{name}`"
+            yield f"{place}: {own_type.__name__} states no `{name}`"
         except ValidationError as error:
             (first, *_) = error.errors(include_url=False)
             where = "".join(f"[{part!r}]" for part in first["loc"])
-            yield f"{place}: `{name}`{where} of {own.__name__}: {first['msg']}"
+            yield f"{place}: `{name}`{where} of {own_type.__name__}: {first['msg']}"
     for name, stated in vars(base).items():
-        if name.startswith("_") or not inspect.isfunction(stated) or getattr(own, name) is stated:
+        if name.startswith("_") or not inspect.isfunction(stated) or getattr(own_type, name) is stated:
             continue
-        method, takes = getattr(of, name), "is not a function"
-        arguments = [one for one in inspect.signature(stated).parameters.values() if one.name != "self"]
-        passed = [one.name for one in arguments if one.kind is not one.KEYWORD_ONLY and one.default is one.empty]
+        method, takes = getattr(extension, name), "is not a function"
+        arguments = [
+            parameter for parameter in inspect.signature(stated).parameters.values() if parameter.name != "self"
+        ]
+        passed = [
+            parameter.name
+            for parameter in arguments
+            if parameter.kind is not parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+        ]
         try:
             signature = inspect.signature(method)
             takes = f"takes ({', '.join(signature.parameters)})"
             signature.bind(*passed)
         except (TypeError, ValueError):
-            line = begins(getattr(own, name), found.path)
-            called = f"the `{name}` of {_one(found.kind)} as {name}({', '.join(passed)})"
-            yield f"{shown(found.path)}:{line}:1: rbench calls {called}, and this one {takes}"
+            line = first_line(getattr(own_type, name), module_file.path)
+            called = f"the `{name}` of {_with_article(module_file.kind)} as {name}({', '.join(passed)})"
+            yield f"{shown_path(module_file.path)}:{line}:1: rbench calls {called}, and this one {takes}"
 
 
 @cache
-def _attributes(base: type[Extension[Any]]) -> dict[str, TypeAdapter[Any]]:
+def _attribute_checks(base: type[Extension[Any]]) -> dict[str, TypeAdapter[Any]]:
     """Return what checks the attributes that a base states, by name."""
     hints = get_type_hints(base)
-    own = [name for name in hints if name not in ("path", "guide") and not name.startswith("_")]
-    return {name: TypeAdapter(hints[name]) for name in own}
+    names = [name for name in hints if name not in ("path", "guide") and not name.startswith("_")]
+    return {name: TypeAdapter(hints[name]) for name in names}
 
 
-CALLS: dict[tuple[Kind, str], tuple[tuple[str, ...], str]] = {
-    ("attacks", "build"): (
-        ("victim", "resources", "options"),
-        "Write `def build(victim, resources, options, task)`, and return a `textattack.Attack`; see "
-        "docs/guide-add-an-attack.md.",
-    ),
-    ("objectives", "build"): (
-        ("options", "spec", "base"),
-        "Write `def build(options, spec, base)`, with `*, resources` where the file has NEEDS, and return an "
-        "`Objective`; see docs/guide-add-an-objective.md.",
-    ),
-    ("finetune", "run"): (
-        ("options", "context"),
-        "Write `def run(options, context)`, take encoder, data, training, seed, device, progress, resources and "
-        "generated from `context`, and return `Finetuned(victim, scores)`; see docs/guide-add-a-strategy.md.",
-    ),
-    ("figures", "draw"): (
-        ("options", "results"),
-        "Write `def draw(options, results)`, and return a figure made with `rbench.report.figures.style.new`; see "
-        "docs/guide-add-a-figure.md.",
-    ),
-}
-"""The functions that are checked where a module of a kind defines them: the positional arguments with which rbench
-calls each, by the names that the guide uses, and the advice for a module whose signature differs."""
-
-
-def begins(function: Any, path: Path) -> int:
+def first_line(function: Any, path: Path) -> int:
     """Return the line of a Python file where a function begins, or 1 where it comes from another file."""
     code = getattr(function, "__code__", None)
     if code is None or Path(code.co_filename).resolve() != path.resolve():
         return 1
     return int(code.co_firstlineno)
-
-
-def _check(name: str, found: Module, module: ModuleType) -> None:
-    """Raise SuiteError, with file and line, where the module's function cannot be called as CALLS says.
-
-    The `build` of an attack that takes `task` is given it by name, and that of an objective with NEEDS `resources`.
-    """
-    function: Any = getattr(module, name)
-    arguments, remedy = CALLS[found.kind, name]
-    needs: Any = getattr(module, "NEEDS", ())
-    by_name = ["resources"] if found.kind == "objectives" and needs else []
-    takes = "is not a function"
-    try:
-        signature = inspect.signature(function)
-        takes = f"takes ({', '.join(signature.parameters)})"
-        if found.kind == "attacks" and "task" in signature.parameters:
-            by_name = ["task"]
-        signature.bind(*arguments, **dict.fromkeys(by_name))
-    except (TypeError, ValueError):
-        place = f"{shown(found.path)}:{begins(function, found.path)}:1"
-        passed = ", ".join((*arguments, *(f"{one}={one}" for one in by_name)))
-        called = f"the `{name}` of {_one(found.kind)} as {name}({passed})"
-        raise SuiteError(f"{place}: rbench calls {called}, and this one {takes}. {remedy}") from None

@@ -6,20 +6,17 @@ with tasks: those with classes, and those with scores (STS).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from types import ModuleType
-from typing import Any
 
 from pydantic import ValidationError
 
 from rbench.config.attacks import asks_for_gradients
 from rbench.config.check import check
 from rbench.config.code import find
-from rbench.config.entries import Entries
-from rbench.config.overrides import Chosen, choices, items, measured_names, tables
-from rbench.config.positions import Positioned, Problems, describe
-from rbench.config.registry import Kind, Registry, unknown
+from rbench.config.entries import SuiteEntries
+from rbench.config.overrides import PlacedChoice, iter_choices, iter_items, iter_tables, measured_names
+from rbench.config.positions import PositionedData, Problems, describe
+from rbench.config.registry import Kind, Registry, unknown_message
 from rbench.errors import SuiteError
 from rbench.schema import (
     ADVERSARIAL,
@@ -31,13 +28,12 @@ from rbench.schema import (
     Evaluation,
     Family,
     Strategy,
-    Suite,
     TaskSpec,
     Training,
 )
 
 
-def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collection[str] = ()) -> None:
+def check_purpose(merged: PositionedData, problems: Problems, of_encoders: Collection[str] = ()) -> None:
     """Check that a suite has `tasks`, unless it only scores encoders, and that it measures what its tables show.
 
     Args:
@@ -45,23 +41,23 @@ def check_purpose(merged: Positioned, problems: Problems, of_encoders: Collectio
     """
     data = merged.data
     if not data.get("victims"):
-        _check_some("encoders", merged, problems)
-    asked, built = ({choice.name for choice in choices(merged, key)} for key in ("evaluate", "build"))
+        _check_not_empty("encoders", merged, problems)
+    asked, built = ({choice.name for choice in iter_choices(merged, key)} for key in ("evaluate", "build"))
     measures = {*measured_names(merged)}
     asked -= measures
     others = asked & {CONTRAST, ADVERSARIAL} or measures - {*of_encoders}
     if not data.get("evaluate") or not (asked or of_encoders) or others or data.get("attacks"):
-        _check_some("tasks", merged, problems)
-    there = {"sts": asked - {CONTRAST, ADVERSARIAL}} | {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)}
+        _check_not_empty("tasks", merged, problems)
+    present = {"sts": asked - {CONTRAST, ADVERSARIAL}} | {name: asked & {name} for name in (CONTRAST, ADVERSARIAL)}
     needs = {"sts": "`evaluate`, a list of STS tasks", CONTRAST: f"`evaluate: [{CONTRAST}]`"}
-    there["positives"], needs["positives"] = built & {"positives"}, "`build: [positives]`"
+    present["positives"], needs["positives"] = built & {"positives"}, "`build: [positives]`"
     needs[ADVERSARIAL] = f"`evaluate: [{{{ADVERSARIAL}: DIR}}]`"
-    for metric, table in tables(merged):
-        if metric in needs and not there[metric] and data.get("evaluate") != []:
+    for metric, table in iter_tables(merged):
+        if metric in needs and not present[metric] and data.get("evaluate") != []:
             problems.add(table.at(("metric",)), f"a table of {metric} needs {needs[metric]}, which this suite lacks")
 
 
-def _check_some(key: str, merged: Positioned, problems: Problems) -> None:
+def _check_not_empty(key: str, merged: PositionedData, problems: Problems) -> None:
     if key not in merged.data:
         problems.add(merged.at(), f"`{key}` is missing")
     elif merged.data[key] == []:
@@ -72,13 +68,15 @@ _CHOSEN = ("encoders", "attacks", "evaluate", "build", "figures", "finetune")
 """The lists of a suite whose entries may have options."""
 
 
-def check_repeats(merged: Positioned, problems: Problems) -> None:
+def check_repeats(merged: PositionedData, problems: Problems) -> None:
     """Add a problem for each name that stands twice in a list: it would make the same table cells or figures twice."""
     for key in (*_CHOSEN, "victims", "tasks", "seeds", "train_seeds"):
         if key in _CHOSEN:
-            labels = [(c.place, _evaluated(c) if key == "evaluate" else c.label) for c in choices(merged, key)]
+            labels = [
+                (c.place, _evaluation_label(c) if key == "evaluate" else c.label) for c in iter_choices(merged, key)
+            ]
         else:
-            labels = [(item.at(), str(item.data)) for item in items(merged, key)]
+            labels = [(item.at(), str(item.data)) for item in iter_items(merged, key)]
         seen: set[str] = set()
         for place, label in labels:
             if label in seen:
@@ -86,7 +84,7 @@ def check_repeats(merged: Positioned, problems: Problems) -> None:
             seen.add(label)
 
 
-def _evaluated(choice: Chosen) -> str:
+def _evaluation_label(choice: PlacedChoice) -> str:
     """Return the label of an evaluation without options that equal the default. Invalid options stay as written."""
     try:
         return Evaluation.model_validate({**choice.options.data, "task": choice.name}).label
@@ -94,7 +92,7 @@ def _evaluated(choice: Chosen) -> str:
         return choice.label
 
 
-def check_maps(merged: Positioned, tasks: set[str], problems: Problems) -> None:
+def check_maps(merged: PositionedData, tasks: set[str], problems: Problems) -> None:
     """Check `num_examples` and `training` where they are maps by task: each key must be a task of this suite.
 
     `tasks` holds the tasks of the file, of all its profiles and of the overrides. So a map stays valid when a profile
@@ -104,13 +102,13 @@ def check_maps(merged: Positioned, tasks: set[str], problems: Problems) -> None:
     counts, training = (merged.sub(key) if key in merged.data else None for key in ("num_examples", "training"))
     for key in counts.data if counts is not None and isinstance(counts.data, dict) else ():
         if counts is not None and key not in named:
-            problems.add(counts.key_at((key,)), unknown("task of this suite", key, named))
+            problems.add(counts.key_at((key,)), unknown_message("task of this suite", key, named))
     if training is None or not isinstance(training.data, dict):
         return
     valid = {*Training.model_fields, *named}
     for key, value in training.data.items():
         if key not in valid:
-            problems.add(training.key_at((key,)), unknown("key", key, valid))
+            problems.add(training.key_at((key,)), unknown_message("key", key, valid))
         elif key in named and isinstance(value, dict):
             check(Training, training.sub(key), problems)
         elif key in named:
@@ -118,51 +116,15 @@ def check_maps(merged: Positioned, tasks: set[str], problems: Problems) -> None:
     check(Training, training.only(Training.model_fields), problems)
 
 
-MOST_CELLS = 1_000_000
-"""The most cells of a suite: its encoders and victims x tasks x attacks x strategies x seeds x training seeds."""
 MOST_PROFILES = 100
 """The most profiles of a suite. Each is checked with the whole suite."""
-
-
-def check_suite(merged: Positioned, problems: Problems) -> Suite | None:
-    """Return the suite, or None where something is wrong with it and was added to `problems`.
-
-    Raises SuiteError where the suite has more than MOST_CELLS cells: to load its encoders' draws would take too long.
-    """
-    suite = check(Suite, merged, problems)
-    if suite is None:
-        return None
-    axes = {
-        "encoders": len(suite.encoders) + len(suite.victims),
-        "tasks": len(suite.tasks),
-        "attacks": len(suite.attacks),
-        "finetune": len(suite.finetune or ()),
-        "seeds": len(suite.seeds),
-        "train_seeds": len(suite.train_seeds),
-    }
-    cells = math.prod(max(n, 1) for n in axes.values())
-    if cells > MOST_CELLS:
-        longest = max(axes, key=lambda name: axes[name])
-        shown = " x ".join(f"{n} {name}" for name, n in axes.items() if n > 1)
-        raise SuiteError(
-            f"{merged.at((longest,))}: {shown} are {cells:,} cells, and a suite may have {MOST_CELLS:,};"
-            " divide it into several suites (rbench pack joins their results)"
-        )
-    return suite
 
 
 _TASKS: Mapping[Family, str] = {kind.family: kind.tasks for kind in KINDS.values()}
 _WITHOUT_CLASSES = tuple(dict.fromkeys(kind.family for kind in KINDS.values() if kind.family != CLASSES))
 
 
-def serves(module: ModuleType) -> tuple[Family, ...]:
-    """Return what a strategy or attack serves: its export SERVES, one or several families; without it CLASSES."""
-    told: Any = getattr(module, "SERVES", CLASSES)
-    several: Any = [told] if isinstance(told, str) else told
-    return tuple(several)
-
-
-def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Strategy, ...]]:
+def match_strategies(entries: SuiteEntries, known: Collection[str]) -> dict[str, tuple[Strategy, ...]]:
     """Return the strategies that make victims for each task of a suite, in the suite's order.
 
     Add a problem for each task that has no labels, or whose scores have no scale, and for each that no strategy serves;
@@ -182,24 +144,26 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Strategy,
         for name in defaults.values():
             entries.modules.open("finetune", name, merged.at())
         return {task: (Strategy(name=name),) for task, name in defaults.items()}
-    chosen = [(choice, _serves(entries, "finetune", choice)) for choice in choices(merged, "finetune")]
-    if any(of is None for _, of in chosen):
+    chosen = [(choice, _families_served(entries, "finetune", choice)) for choice in iter_choices(merged, "finetune")]
+    if any(families is None for _, families in chosen):
         return {}  # loading that strategy has added a problem
     # A file with errors may be of any kind; it counts as one with classes, and its own errors are told.
-    there = {kind.family if (kind := entries.tasks.stated_kind(name)) is not None else CLASSES for name in known}
-    for choice, of in chosen:
-        if there and there.isdisjoint(of or ()):
-            meant = " and ".join(_TASKS[what] for what in of or ())
+    families_here = {
+        kind.family if (kind := entries.tasks.stated_kind(name)) is not None else CLASSES for name in known
+    }
+    for choice, families in chosen:
+        if families_here and families_here.isdisjoint(families or ()):
+            meant = " and ".join(_TASKS[what] for what in families or ())
             problems.add(choice.place, f"{choice.name} is for {meant}, and this suite has none")
-    found = {}
+    strategies = {}
     for _, task in tasks:
         kind = task.of_kind
-        serving = [choice for choice, of in chosen if kind.family in (of or ())]
+        serving = [choice for choice, families in chosen if kind.family in (families or ())]
         if chosen and not serving:
-            able = ", ".join(able_to("finetune", kind.family, entries.modules.registry))
-            what = f"no strategy here is for {task.name}, one of the {kind.tasks}; these are: {able}"
+            able_names = ", ".join(modules_serving("finetune", kind.family, entries.modules.registry))
+            what = f"no strategy here is for {task.name}, one of the {kind.tasks}; these are: {able_names}"
             problems.add(merged.at(("finetune",)), what)
-        found[task.name] = tuple(
+        strategies[task.name] = tuple(
             Strategy(
                 name=choice.name,
                 options=choice.options.data,
@@ -207,34 +171,34 @@ def match(entries: Entries, known: Collection[str]) -> dict[str, tuple[Strategy,
             )
             for choice in serving
         )
-        for place, encoder in _encoders(merged):
-            if serving and not any(strategy.serves(encoder) for strategy in found[task.name]):
+        for place, encoder in _encoder_places(merged):
+            if serving and not any(strategy.serves(encoder) for strategy in strategies[task.name]):
                 what = f"no strategy is for {encoder} on {task.name}; name it under `{ENCODERS}` of one, or take it out"
                 problems.add(place, what)
-    return found
+    return strategies
 
 
-def check_strategies(merged: Positioned, trees: Iterable[Positioned], problems: Problems) -> None:
+def check_strategies(merged: PositionedData, trees: Iterable[PositionedData], problems: Problems) -> None:
     """Add a problem for each encoder that a strategy is for and that is not among the suite's.
 
     Args:
         trees: the suite, its profiles, and the suite as it will run. So a strategy's list stays valid when a profile or
             an override narrows `encoders`.
     """
-    known = dict.fromkeys(name for tree in trees for _, name in _encoders(tree))
-    for choice in choices(merged, "finetune"):
+    known = dict.fromkeys(name for tree in trees for _, name in _encoder_places(tree))
+    for choice in iter_choices(merged, "finetune"):
         for place, name in choice.encoders or ():
             if name not in known:
-                problems.add(place, unknown("encoder of this suite", name, known))
+                problems.add(place, unknown_message("encoder of this suite", name, known))
 
 
-def _encoders(located: Positioned) -> Iterator[tuple[str, str]]:
-    return ((choice.place, choice.label) for choice in choices(located, "encoders"))
+def _encoder_places(located: PositionedData) -> Iterator[tuple[str, str]]:
+    return ((choice.place, choice.label) for choice in iter_choices(located, "encoders"))
 
 
-def check_table(entries: Entries, known: Collection[str]) -> None:
+def check_table(entries: SuiteEntries, known: Collection[str]) -> None:
     """Check that a suite with a table of adversarial STS attacks STS tasks, at least in one of its profiles."""
-    for metric, table in tables(entries.merged):
+    for metric, table in iter_tables(entries.merged):
         kinds = map(entries.tasks.stated_kind, known)
         attacked = entries.merged.data.get("attacks") and any(kind is not None and kind.has_scores for kind in kinds)
         if metric == "advsts" and not attacked:
@@ -242,39 +206,39 @@ def check_table(entries: Entries, known: Collection[str]) -> None:
             entries.problems.add(table.at(("metric",)), what)
 
 
-def able_to(kind: Kind, what: Family, registry: Registry) -> list[str]:
+def modules_serving(kind: Kind, what: Family, registry: Registry) -> list[str]:
     """Return the names of all modules of a kind that serve such tasks. Files with errors are skipped."""
-    found = []
+    serving = []
     for name in registry.names(kind):
         try:
             module = find(kind, name, registry).open() if registry.path(kind, name).suffix == ".py" else None
         except SuiteError:
             continue
-        found += [name] if module is None or what in serves(module) else []  # every recipe can attack both
-    return found
+        serving += [name] if module is None or what in module.serves else []  # every recipe can attack both
+    return serving
 
 
-def _serves(entries: Entries, kind: Kind, choice: Chosen) -> tuple[Family, ...] | None:
+def _families_served(entries: SuiteEntries, kind: Kind, choice: PlacedChoice) -> tuple[Family, ...] | None:
     """Return what a module that was loaded serves, or None where it was not."""
-    found = entries.modules.found.get((kind, choice.name))
-    return serves(found.open()) if found is not None else None
+    opened = entries.modules.opened(kind, choice.name)
+    return tuple(opened.serves) if opened is not None else None
 
 
-def _check_goals(entries: Entries, there: Collection[str | None]) -> None:
+def _check_goals(entries: SuiteEntries, goals_here: Collection[str | None]) -> None:
     """Add a problem for each goal of an attack on a kind of tasks that neither the suite nor a profile of it has.
 
     Args:
-        there: the goals of the kinds that they have.
+        goals_here: the goals of the kinds that they have.
     """
     of_kinds = {kind.goal: kind.name for kind in KINDS.values() if kind.goal is not None}
-    for choice in choices(entries.merged, "attacks"):
+    for choice in iter_choices(entries.merged, "attacks"):
         for goal, kind in of_kinds.items():
-            if isinstance(choice.options.data, Mapping) and goal in choice.options.data and goal not in there:
+            if isinstance(choice.options.data, Mapping) and goal in choice.options.data and goal not in goals_here:
                 what = f"`{goal}` is the goal of an attack on tasks of the kind {kind}, and this suite has none"
                 entries.problems.add(choice.options.at((goal,)), f"{what}; leave it out")
 
 
-def _check_served(family: Family, tasks: Sequence[TaskSpec], entries: Entries) -> None:
+def _check_served(family: Family, tasks: Sequence[TaskSpec], entries: SuiteEntries) -> None:
     """Add a problem for each attack and each thing to build that needs classes, if there are `tasks`, which have none.
 
     Args:
@@ -283,7 +247,7 @@ def _check_served(family: Family, tasks: Sequence[TaskSpec], entries: Entries) -
     if not tasks:
         return
     names, kind = ", ".join(dict.fromkeys(task.name for task in tasks)), tasks[0].of_kind
-    for choice in choices(entries.merged, "attacks"):
+    for choice in iter_choices(entries.merged, "attacks"):
         spec, module = entries.attacks.found.get(choice.label), entries.modules.found.get(("attacks", choice.name))
         if spec is None:
             continue
@@ -293,23 +257,27 @@ def _check_served(family: Family, tasks: Sequence[TaskSpec], entries: Entries) -
                 f"attack {choice.name} needs gradients, which attacks on {kind.tasks} do not have; take an attack "
                 "without gradients, such as textfooler",
             )
-        elif spec.recipe is None and family not in (_serves(entries, "attacks", choice) or ()):
-            able = ", ".join(able_to("attacks", family, entries.modules.registry))
+        elif spec.recipe is None and family not in (_families_served(entries, "attacks", choice) or ()):
+            able = ", ".join(modules_serving("attacks", family, entries.modules.registry))
             entries.problems.add(
                 choice.place,
                 f"attack {choice.name} needs classes, and {names} has {kind.has}; take it out, or "
                 f"take the task out. Attacks for {kind.tasks}: {able}",
             )
-    for choice in choices(entries.merged, "build"):
+    for choice in iter_choices(entries.merged, "build"):
         message = f"`build: {choice.name}` needs {_TASKS[CLASSES]}, and {names} has {kind.has}"
         entries.problems.add(choice.place, message)
 
 
-def check_remote(entries: Entries) -> None:
+def check_remote(entries: SuiteEntries) -> None:
     """Add a problem for each strategy, attack and measure that needs weights or gradients, and for each task of two
     texts in one input, where encoders of the suite are behind endpoints."""
-    merged, problems, found = entries.merged, entries.problems, entries.encoders.found
-    remote = [c.label for c in choices(merged, "encoders") if c.label in found and found[c.label].endpoint is not None]
+    merged, problems, encoders = entries.merged, entries.problems, entries.encoders.found
+    remote = [
+        c.label
+        for c in iter_choices(merged, "encoders")
+        if c.label in encoders and encoders[c.label].endpoint is not None
+    ]
     if not remote:
         return
     whose = f"{', '.join(remote)}, which {'is' if len(remote) == 1 else 'are'} behind an endpoint"
@@ -320,11 +288,11 @@ def check_remote(entries: Entries) -> None:
     tunes = any(task.of_kind.family == CLASSES for _, task in entries.tasks.of(merged))
     if "finetune" not in merged.data and tunes:
         problems.add(merged.at(), f"`finetune` is {CLEAN} where nothing is said, {_TRAINS.format(whose=whose)}")
-    for choice in choices(merged, "finetune"):
+    for choice in iter_choices(merged, "finetune"):
         module = entries.modules.found.get(("finetune", choice.name))
-        if module is not None and not getattr(module.open(), "FROZEN", False):
+        if module is not None and not module.open().frozen:
             problems.add(choice.place, f"{choice.name} {_TRAINS.format(whose=whose)}")
-    for choice in choices(merged, "attacks"):
+    for choice in iter_choices(merged, "attacks"):
         spec = entries.attacks.found.get(choice.label)
         if spec is not None and asks_for_gradients(spec, entries.modules.found.get(("attacks", choice.name))):
             problems.add(
@@ -332,7 +300,7 @@ def check_remote(entries: Entries) -> None:
                 f"attack {choice.name} needs the gradients of a network, and there are none of {whose}. Take an attack "
                 "without gradients, such as textfooler",
             )
-    for choice in choices(merged, "evaluate"):
+    for choice in iter_choices(merged, "evaluate"):
         module = entries.modules.found.get(("measures", choice.name))
         if module is not None and module.open().network:
             problems.add(
@@ -347,7 +315,7 @@ _TRAINS = (
 )
 
 
-def check_victims(entries: Entries) -> None:
+def check_victims(entries: SuiteEntries) -> None:
     """Add a problem for each task, evaluation, build and attack that classifiers that exist cannot take, or encoders
     behind endpoints."""
     check_remote(entries)
@@ -361,10 +329,10 @@ def check_victims(entries: Entries) -> None:
                 f"{task.name} has {task.of_kind.has}, and classifiers that exist have classes: {', '.join(victims)}. "
                 "Put the task and its encoders into a suite of their own",
             )
-    for choice in choices(merged, "build"):
+    for choice in iter_choices(merged, "build"):
         if not merged.data.get("encoders"):
             problems.add(choice.place, f"`build: {choice.name}` is made of encoders, and this suite has none")
-    for choice in choices(merged, "evaluate"):
+    for choice in iter_choices(merged, "evaluate"):
         scored = entries.tasks.found.get(choice.name)
         if scored is not None and scored.of_kind.has_scores and not merged.data.get("encoders"):
             problems.add(
@@ -378,7 +346,7 @@ def check_victims(entries: Entries) -> None:
                 f"{', '.join(victims)}. Measure encoders in a suite of their own",
             )
     blind = [name for name, spec in victims.items() if spec.origin != "model"]
-    for choice in choices(merged, "attacks") if blind else ():
+    for choice in iter_choices(merged, "attacks") if blind else ():
         spec = entries.attacks.found.get(choice.label)
         if spec is not None and asks_for_gradients(spec, entries.modules.found.get(("attacks", choice.name))):
             problems.add(

@@ -10,7 +10,6 @@ lm-evaluation-harness has `include` in its task files too. There it is one path,
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -20,25 +19,24 @@ from typing import Any
 import yaml
 
 from rbench.config.check import Model, check
-from rbench.config.code import checked, find
-from rbench.config.overrides import items
-from rbench.config.positions import Positioned, Problems, describe, read, shown
-from rbench.config.references import cited, entries
-from rbench.config.registry import FRAGMENT, KINDS, YAML, Kind, Registry, nearest, unknown
+from rbench.config.code import find, open_checked
+from rbench.config.overrides import iter_items
+from rbench.config.positions import PositionedData, Problems, describe, read_yaml, shown_path
+from rbench.config.references import bib_entries, format_references
+from rbench.config.registry import FRAGMENT, KINDS, YAML, Kind, Registry, nearest_names, unknown_message
 from rbench.errors import SuiteError
 from rbench.schema import Named
-from rbench.schema.extension import Extension
 
 INCLUDE = "include"
 
 
-class Files:
+class RegistryFiles:
     """Reads YAML files of a registry, each once. Everything wrong goes to `problems`."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
         self._seen: set[tuple[Kind, str]] = set()
-        self._merged: dict[Path, Positioned] = {}
+        self._merged: dict[Path, PositionedData] = {}
 
     def path(self, kind: Kind, name: str, place: str) -> Path | None:
         """Return the file behind a name that stands at `place`. Where there is none, add a problem and return None."""
@@ -54,15 +52,15 @@ class Files:
         self._seen.add((kind, name))
         return new
 
-    def content(self, kind: Kind, name: str) -> Positioned:
+    def content(self, kind: Kind, name: str) -> PositionedData:
         """Return the content of a YAML file, merged with the fragments that it includes.
 
         Raises SuiteError where there is no such file, or where it or a fragment cannot be read.
         """
         return self._with_included(kind, self.registry.path(kind, name))
 
-    def named(self, kind: Kind, name: str) -> Positioned | None:
-        """Return `content` with the key `name`, which is the file's name. A `name` in the file must be the same.
+    def named(self, kind: Kind, name: str) -> PositionedData | None:
+        """Return `file_content` with the key `name`, which is the file's name. A `name` in the file must be the same.
 
         Where the file cannot be read, add a problem and return None.
         """
@@ -74,9 +72,9 @@ class Files:
         if located.data.get("name", name) != name:
             message = f"`name` differs from the file's name; remove it or write `name: {name}`"
             self.problems.add(located.at(("name",)), message)
-        return located.put(("name",), Positioned(name, located.at()))
+        return located.put(("name",), PositionedData(name, located.at()))
 
-    def entry(self, model: type[Model], kind: Kind, name: str, place: str) -> tuple[Model, Positioned] | None:
+    def entry(self, model: type[Model], kind: Kind, name: str, place: str) -> tuple[Model, PositionedData] | None:
         """Return what the file behind a name that stands at `place` says, as a model, and with its places.
 
         Return None where there is no such file, or something is wrong in it, which adds a problem, and where the name
@@ -85,10 +83,10 @@ class Files:
         if self.path(kind, name, place) is None or not self.first(kind, name):
             return None
         located = self.named(kind, name)
-        made = check(model, located, self.problems) if located is not None else None
-        return (made, located) if made is not None and located is not None else None
+        validated = check(model, located, self.problems) if located is not None else None
+        return (validated, located) if validated is not None and located is not None else None
 
-    def _with_included(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> Positioned:
+    def _with_included(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> PositionedData:
         """Return the content of a file of this kind, merged over everything it includes, without the key `include`.
 
         `above` are the files through which this one is included.
@@ -97,9 +95,9 @@ class Files:
         other in a circle. Raises what `read` raises.
         """
         if path not in self._merged:
-            located = read(path, self.problems)
+            located = read_yaml(path, self.problems)
             below = []
-            for fragment, place in _included(kind, path, located, self.registry):
+            for fragment, place in _find_included(kind, path, located, self.registry):
                 if fragment in (*above, path):
                     circle = " -> ".join(file.stem for file in (*above, path, fragment))
                     raise SuiteError(f"{place}: fragments include each other in a circle: {circle}")
@@ -108,36 +106,36 @@ class Files:
         return self._merged[path]
 
 
-def _included(kind: Kind, path: Path, located: Positioned, registry: Registry) -> list[tuple[Path, str]]:
+def _find_included(kind: Kind, path: Path, located: PositionedData, registry: Registry) -> list[tuple[Path, str]]:
     """Return the fragments that a file includes, each with the place of its name."""
     if INCLUDE not in located.data:
         return []
-    found, problems = [], Problems()
+    with_places, problems = [], Problems()
     nothing = located.data[INCLUDE] in (None, [])
-    for item in [located.sub(INCLUDE)] if nothing else items(located, INCLUDE):
+    for item in [located.sub(INCLUDE)] if nothing else iter_items(located, INCLUDE):
         if not isinstance(item.data, str):
             problems.add(item.at(), f"`{INCLUDE}`: expected names of fragments, found {describe(item.data)}")
         elif (fragment := registry.fragment(kind, item.data, beside=path)) is None:
-            problems.add(item.at(), _unknown(item.data, registry.fragments(kind)))
+            problems.add(item.at(), _unknown_fragment(item.data, registry.fragments(kind)))
         else:
-            found.append((fragment, item.at()))
+            with_places.append((fragment, item.at()))
     problems.raise_any()
-    return found
+    return with_places
 
 
-def _unknown(name: str, valid: list[str]) -> str:
+def _unknown_fragment(name: str, valid: list[str]) -> str:
     if FRAGMENT.fullmatch(name):
-        return unknown("fragment", name, valid)
-    close = nearest(name, valid)
+        return unknown_message("fragment", name, valid)
+    close = nearest_names(name, valid)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
     return f"{describe(name)} is not a fragment's name: that starts with `_` and has no folder and no `.yaml`{hint}"
 
 
-def merge(below: Positioned, above: Positioned) -> Positioned:
+def merge(below: PositionedData, above: PositionedData) -> PositionedData:
     """Merge `above` over `below`, with the places of both. Mappings merge key by key; other values are replaced."""
     if not (isinstance(below.data, dict) and isinstance(above.data, dict)):
         return above
-    merged = Positioned({}, above.at())
+    merged = PositionedData({}, above.at())
     for key in {**below.data, **above.data}:
         both = [part for part in (below, above) if key in part.data]
         merged = merged.put((key,), reduce(merge, [part.sub(key) for part in both]), both[-1].key_at((key,)))
@@ -145,7 +143,7 @@ def merge(below: Positioned, above: Positioned) -> Positioned:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedFile:
     """One registry file. `origin` says where it comes from: rbench, a package or an --include folder."""
 
     name: str
@@ -158,25 +156,36 @@ class Listed:
     """Of an attack, the kinds of resources that it needs, and `gradients`; None: that is not told."""
 
 
-def catalogue(kind: Kind, registry: Registry) -> list[Listed]:
+def catalogue(kind: Kind, registry: Registry) -> list[ListedFile]:
     """List all files of a kind by name. Where a file cannot be read, its title is the error."""
-    files, found = Files(registry, Problems()), []
+    files, listing = RegistryFiles(registry, Problems()), []
     for name in registry.names(kind):
         path = registry.path(kind, name)
         try:
-            told = said(checked(find(kind, name, registry))) if path.suffix == ".py" else files.content(kind, name).data
+            described = (
+                open_checked(find(kind, name, registry)).said()
+                if path.suffix == ".py"
+                else files.content(kind, name).data
+            )
         except SuiteError as error:
-            told = {"title": f"cannot be read: {error}"}
-        profiles = told.get("profiles") if kind == "suites" else None
-        title, licence = (str(told.get(key) or "") for key in ("title", "licence"))
+            described = {"title": f"cannot be read: {error}"}
+        profiles = described.get("profiles") if kind == "suites" else None
+        title, licence = (str(described.get(key) or "") for key in ("title", "licence"))
         title += f" [profiles: {', '.join(profiles)}]" if isinstance(profiles, dict) else ""
-        found.append(
-            Listed(name, title, cited(_references(told)), licence, registry.origin(kind, name), Path(shown(path)))
+        listing.append(
+            ListedFile(
+                name,
+                title,
+                format_references(_list_references(described)),
+                licence,
+                registry.origin(kind, name),
+                Path(shown_path(path)),
+            )
         )
-    return found
+    return listing
 
 
-def content(kind: Kind, name: str, registry: Registry) -> str:
+def file_content(kind: Kind, name: str, registry: Registry) -> str:
     """Return the content of the file behind a name, below a comment with its path.
 
     Fragments are merged in, if files of this kind may include them, and comments say which works its keys cite. Raises
@@ -184,34 +193,19 @@ def content(kind: Kind, name: str, registry: Registry) -> str:
     """
     path = registry.path(kind, name)
     if path.suffix != YAML or not KINDS[kind].includes:
-        return f"# {shown(path)}\n{path.read_text(encoding='utf-8')}"
-    data = Files(registry, Problems()).content(kind, name).data
-    works = [f"# {key}: {cited([key])}\n" for key in _references(data) if key in entries()]
-    return f"# {shown(path)}\n{''.join(works)}{as_yaml(data)}"
+        return f"# {shown_path(path)}\n{path.read_text(encoding='utf-8')}"
+    data = RegistryFiles(registry, Problems()).content(kind, name).data
+    works = [f"# {key}: {format_references([key])}\n" for key in _list_references(data) if key in bib_entries()]
+    return f"# {shown_path(path)}\n{''.join(works)}{as_yaml(data)}"
 
 
-def _references(data: Mapping[str, Any]) -> list[str]:
+def _list_references(data: Mapping[str, Any]) -> list[str]:
     """Return the references of a file's content: keys of references.bib and free texts."""
-    found = data.get("reference") or []
-    return [str(one) for one in (found if isinstance(found, list | tuple) else [found])]
+    references = data.get("reference") or []
+    return [str(reference) for reference in (references if isinstance(references, list | tuple) else [references])]
 
 
 def as_yaml(data: Mapping[str, Any]) -> str:
     """Write the content of a registry file as YAML: name, title and the like first, then the rest in its order."""
     first = {key: data[key] for key in Named.model_fields if key in data}
     return yaml.safe_dump({**first, **data}, sort_keys=False, allow_unicode=True, width=110)
-
-
-def said(module: Any) -> Mapping[str, Any]:
-    """Return title, reference and licence of a module, or of the instance of its class.
-
-    Without a TITLE, the docstring's first line is the title.
-    """
-    if isinstance(module, Extension):
-        return module.said()
-    title = getattr(module, "TITLE", "") or (inspect.getdoc(module) or "").partition("\n")[0]
-    return {
-        "title": title,
-        "reference": getattr(module, "REFERENCE", ""),
-        "licence": getattr(module, "LICENCE", ""),
-    }

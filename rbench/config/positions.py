@@ -18,8 +18,9 @@ import yaml
 
 from rbench.errors import SuiteError
 from rbench.system import named
+from rbench.system.own_code import error_message, failing_in
 
-Where = tuple[str | int, ...]
+DataPath = tuple[str | int, ...]
 """The way to a value from the top of its document: keys and list positions."""
 
 MOST_VALUES = 100_000
@@ -84,19 +85,19 @@ class Problems:
     def _text(self, more: str) -> str:
         """Return the first problems by file and place, and `more` where others are left out."""
         files: dict[str, int] = {}
-        found = sorted(self._found, key=lambda line: _order(line, files))
-        return "\n".join(found if len(found) <= MOST_SHOWN else [*found[:MOST_SHOWN], more])
+        ordered = sorted(self._found, key=lambda line: _sort_key(line, files))
+        return "\n".join(ordered if len(ordered) <= MOST_SHOWN else [*ordered[:MOST_SHOWN], more])
 
 
-def _order(line: str, files: dict[str, int]) -> tuple[int, int, int]:
+def _sort_key(line: str, files: dict[str, int]) -> tuple[int, int, int]:
     """Return the sort key of a problem: its file in order of first appearance, then line and column."""
-    found = re.match(r"(.+?):(\d+):(\d+): ", line)
-    file, row, column = found.groups() if found else (line.partition(":")[0], "0", "0")
+    matched = re.match(r"(.+?):(\d+):(\d+): ", line)
+    file, row, column = matched.groups() if matched else (line.partition(":")[0], "0", "0")
     return files.setdefault(file, len(files)), int(row), int(column)
 
 
 @dataclass(frozen=True)
-class Positioned:
+class PositionedData:
     """Plain data with places (`file:line:column`). A place that is missing is that of the nearest value around it."""
 
     data: Any
@@ -104,10 +105,10 @@ class Positioned:
     """Where the value stands."""
     key: str = ""
     """Where the key stands that leads to it."""
-    parts: Mapping[str | int, Positioned] = field(default_factory=dict)
+    parts: Mapping[str | int, PositionedData] = field(default_factory=dict)
     """What lies inside and has places of its own, by key or position."""
 
-    def at(self, where: Where = ()) -> str:
+    def at(self, where: DataPath = ()) -> str:
         """Return the place of the value at `where`, or of the nearest value around it."""
         here, place = self, self.place
         for step in where:
@@ -117,14 +118,14 @@ class Positioned:
             place = here.place or place
         return place
 
-    def key_at(self, where: Where) -> str:
+    def key_at(self, where: DataPath) -> str:
         """Return the place of the key that leads to `where`, or of the nearest value around it."""
-        here: Positioned | None = self
+        here: PositionedData | None = self
         for step in where:
             here = here.parts.get(step) if here is not None else None
         return (here.key if here is not None and where else "") or self.at(where)
 
-    def sub(self, *where: str | int) -> Positioned:
+    def sub(self, *where: str | int) -> PositionedData:
         """Return the part at `where`, which must exist, with its places."""
         part = self
         for step in where:
@@ -132,31 +133,32 @@ class Positioned:
             part = below if below.place else replace(below, place=part.place)
         return part
 
-    def _part(self, step: str | int) -> Positioned:
-        return self.parts.get(step) or Positioned(self.data[step])
+    def _part(self, step: str | int) -> PositionedData:
+        return self.parts.get(step) or PositionedData(self.data[step])
 
-    def walk(self) -> Iterator[tuple[Where, Positioned]]:
+    def walk(self) -> Iterator[tuple[DataPath, PositionedData]]:
         """Yield all values that have places, this one first, each with the way to it."""
         yield (), self
         for step, part in self.parts.items():
             yield from (((step, *where), inner) for where, inner in part.walk())
 
-    def only(self, keys: Collection[str]) -> Positioned:
+    def only(self, keys: Collection[str]) -> PositionedData:
         """Return this mapping with only `keys`, in the order of the mapping."""
         kept = {key: value for key, value in self.data.items() if key in keys}
         return replace(self, data=kept, parts={key: part for key, part in self.parts.items() if key in kept})
 
-    def put(self, where: Where, other: Positioned, key: str = "") -> Positioned:
+    def put(self, where: DataPath, other: PositionedData, key: str = "") -> PositionedData:
         """Return a copy with `other` at `where`. Missing mappings on the way are created."""
         if not where:
             return other
         first, before = where[0], self.parts.get(where[0])
-        inner = self.sub(first) if first in self.data else Positioned({}, other.place)
+        inner = self.sub(first) if first in self.data else PositionedData({}, other.place)
         inner = inner.put(where[1:], other, key)
+        # A key keeps its first place: an error about the key names the suite's line, one about the value the profile's.
         part = replace(inner, key=(before.key if before is not None else "") or key or other.place)
         return replace(self, data={**self.data, first: part.data}, parts={**self.parts, first: part})
 
-    def mapped(self, change: Callable[[Where, str, bool], str], above: Where = ()) -> Positioned:
+    def mapped(self, change: Callable[[DataPath, str, bool], str], above: DataPath = ()) -> PositionedData:
         """Return a copy in which each text and each key is what `change` makes of it.
 
         `change` gets the way to it in these data, the text, and whether it is a key. `above` is the way to these data.
@@ -164,55 +166,48 @@ class Positioned:
         if isinstance(self.data, str):
             return replace(self, data=change(above, self.data, False))
         if isinstance(self.data, list):
-            made = [self._part(i).mapped(change, (*above, i)) for i in range(len(self.data))]
-            return replace(listed(made, self.place), key=self.key)
+            mapped_entries = [self._part(i).mapped(change, (*above, i)) for i in range(len(self.data))]
+            return replace(as_list(mapped_entries, self.place), key=self.key)
         if not isinstance(self.data, dict):
             return self
-        parts: dict[str | int, Positioned] = {
+        parts: dict[str | int, PositionedData] = {
             change((*above, key), key, True): self._part(key).mapped(change, (*above, key)) for key in self.data
         }
         return replace(self, data={key: part.data for key, part in parts.items()}, parts=parts)
 
 
-def listed(entries: Sequence[Positioned], place: str) -> Positioned:
+def as_list(entries: Sequence[PositionedData], place: str) -> PositionedData:
     """Return entries as one list that stands at `place`."""
-    return Positioned([one.data for one in entries], place, parts=dict(enumerate(entries)))
+    return PositionedData([entry.data for entry in entries], place, parts=dict(enumerate(entries)))
 
 
-def read(path: Path, problems: Problems) -> Positioned:
+def read_yaml(path: Path, problems: Problems) -> PositionedData:
     """Read a YAML file, whose content must be a mapping.
 
     Raises SuiteError where it cannot be read or parsed, or is empty. Adds duplicate keys and the like to `problems`.
     """
-    name = shown(path)
-    try:
-        with named.opened(path, None, packed=False) as file:
-            content = file.read(MOST_BYTES + 1)  # not all of it: it may be any file
+    name = shown_path(path)
+    with failing_in(f"{name}:1:1", SuiteError), named.open_file(path, None, packed=False) as file:
+        content = file.read(MOST_BYTES + 1)  # not all of it: it may be any file
         if len(content) > MOST_BYTES:
             raise SuiteError(f"{name}:1:1: the file is larger than {MOST_BYTES // 1000} KB, the limit of YAML files")
         text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SuiteError(f"{name}:1:1: not UTF-8 text: {error.reason} at byte {error.start}") from error
-    except OSError as error:
-        raise SuiteError(f"{name}: cannot be read: {error.strerror or error}") from error
-    located = parse(text, name, problems)
-    if located.data is None:
-        raise SuiteError(f"{name}:1:1: the file is empty; expected `key: value` lines")
+    located = parse_yaml(text, name, problems)
     if not isinstance(located.data, dict):
         raise SuiteError(f"{located.at()}: expected `key: value` lines at the top, found {describe(located.data)}")
     return located
 
 
-def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False) -> Positioned:
+def parse_yaml(text: str, name: str, problems: Problems, *, fixed_place: bool = False) -> PositionedData:
     """Parse one YAML document. Every place starts with `name`; with `fixed_place`, every place is just `name`.
 
     Raises SuiteError where the text is not YAML. Adds lesser errors to `problems`.
     """
     try:
-        node = _nodes(text)
+        node = _parse_nodes(text)
         if node is None:
-            return Positioned(None, name if fixed_place else f"{name}:1:1")
-        return _Builder(name, fixed_place, problems).value(node)
+            return PositionedData(None, name if fixed_place else f"{name}:1:1")
+        return _DataBuilder(name, fixed_place, problems).value(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = name if fixed_place or mark is None else f"{name}:{mark.line + 1}:{mark.column + 1}"
@@ -221,15 +216,8 @@ def parse(text: str, name: str, problems: Problems, *, fixed_place: bool = False
         apart = begun is not None and mark is not None and begun.line != mark.line
         since = f" (it begins at {begun.line + 1}:{begun.column + 1})" if begun is not None and apart else ""
         raise SuiteError(f"{place}: not valid YAML: {reason}{since}{_remedy(reason)}") from error
-    except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        column = error.position - (before.rfind("\n") + 1) + 1
-        place = name if fixed_place else f"{name}:{before.count(chr(10)) + 1}:{column}"
-        raise SuiteError(
-            f"{place}: not valid YAML: the character {chr(int(error.character))!a} is not allowed"
-        ) from error
-    except RecursionError as error:
-        raise SuiteError(f"{name}: nested too deeply") from error
+    except (yaml.reader.ReaderError, RecursionError) as error:  # a control character, or thousands of brackets
+        raise SuiteError(f"{name}{'' if fixed_place else ':1:1'}: not valid YAML: {error_message(error)}") from error
 
 
 def _remedy(reason: str) -> str:
@@ -241,7 +229,7 @@ def _remedy(reason: str) -> str:
     return ""
 
 
-def shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Write a path as messages show it: relative where it lies below the current folder."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
@@ -262,7 +250,7 @@ def describe(value: object) -> str:
     return f'"{text}"' if isinstance(value, str) else text
 
 
-class _Loader(yaml.SafeLoader):
+class _Yaml12Loader(yaml.SafeLoader):
     """PyYAML's safe loader, with the implicit types of YAML 1.2 in place of those of YAML 1.1."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (the name is PyYAML's)
@@ -276,13 +264,13 @@ for _tag, _pattern, _first in (
     ("int", _INT, list("-+0123456789")),
     ("float", _FLOAT, list("-+.0123456789")),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+    _Yaml12Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
 
 
 @lru_cache(maxsize=512)
-def _nodes(text: str) -> yaml.Node | None:
+def _parse_nodes(text: str) -> yaml.Node | None:
     """Parse a text into PyYAML's nodes, which nobody changes. Planning reads rbench's own files again and again."""
-    loader = _Loader(text)
+    loader = _Yaml12Loader(text)
     try:
         node: yaml.Node | None = loader.get_single_node()
         return node
@@ -290,7 +278,7 @@ def _nodes(text: str) -> yaml.Node | None:
         loader.dispose()
 
 
-class _Builder:
+class _DataBuilder:
     """Turns YAML's node tree into data with places."""
 
     def __init__(self, name: str, fixed_place: bool, problems: Problems) -> None:
@@ -301,40 +289,38 @@ class _Builder:
         mark = node.start_mark
         return self.name if self.fixed_place else f"{self.name}:{mark.line + 1}:{mark.column + 1}"
 
-    def value(self, node: yaml.Node, inside: tuple[int, ...] = ()) -> Positioned:
+    def value(self, node: yaml.Node, inside: tuple[int, ...] = ()) -> PositionedData:
         place = self._place(node)
         self.count += 1
         if self.count > MOST_VALUES:
             raise SuiteError(f"{place}: more than {MOST_VALUES} values in one file")
         if len(inside) >= MOST_DEPTH and not isinstance(node, yaml.ScalarNode):
             raise SuiteError(f"{place}: more than {MOST_DEPTH} lists and mappings inside each other")
-        if id(node) in inside:
-            raise SuiteError(f"{place}: an alias that contains itself")
         inside = (*inside, id(node))
         if isinstance(node, yaml.ScalarNode):
-            return Positioned(self._scalar(node, place), place)
+            return PositionedData(self._scalar(node, place), place)
         kind = "map" if isinstance(node, yaml.MappingNode) else "seq"
         if node.tag != f"tag:yaml.org,2002:{kind}":
             self.problems.add(place, f"the tag {node.tag} is not allowed; remove it")
         if isinstance(node, yaml.MappingNode):
             entries = self._mapping(node, inside)
-            return Positioned({key: part.data for key, part in entries.items()}, place, parts=entries)
-        return listed([self.value(item, inside) for item in node.value], place)
+            return PositionedData({key: part.data for key, part in entries.items()}, place, parts=entries)
+        return as_list([self.value(item, inside) for item in node.value], place)
 
-    def _mapping(self, node: yaml.MappingNode, inside: tuple[int, ...]) -> dict[str | int, Positioned]:
-        found: dict[str | int, Positioned] = {}
+    def _mapping(self, node: yaml.MappingNode, inside: tuple[int, ...]) -> dict[str | int, PositionedData]:
+        entries: dict[str | int, PositionedData] = {}
         for key_node, value_node in node.value:
             place = self._place(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.add(place, "a key must be plain text, not a list or a mapping")
                 continue
             key = self._text(key_node, place)  # as written: `0:` and `no:` are the texts "0" and "no"
-            if key in found:
-                first = found[key].key.removeprefix(self.name + ":")
+            if key in entries:
+                first = entries[key].key.removeprefix(self.name + ":")
                 self.problems.add(place, f"duplicate key `{key}`; it stands already at {first}")
                 continue
-            found[key] = replace(self.value(value_node, inside), key=place)
-        return found
+            entries[key] = replace(self.value(value_node, inside), key=place)
+        return entries
 
     def _text(self, node: yaml.ScalarNode, place: str) -> str:
         """Return a scalar's text. Two surrogate escapes for one character, as JSON writes them, are joined."""

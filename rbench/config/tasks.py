@@ -22,21 +22,35 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from rbench.config.check import check
-from rbench.config.files import Files
-from rbench.config.overrides import items, names, profiles_of
-from rbench.config.positions import Positioned, Problems, listed
-from rbench.config.registry import NAME, Registry, nearest, unknown
-from rbench.config.tabular import Place, check_unicode, is_table, open_place, text_of_label
+from rbench.config.files import RegistryFiles
+from rbench.config.hub_tables import HubTable, SavedTable, is_hub_table, ranking_content, read_name
+from rbench.config.mteb_tables import MtebTable, is_mteb_table, read_mteb_name
+from rbench.config.overrides import iter_items, iter_names, list_profiles
+from rbench.config.positions import PositionedData, Problems, as_list
+from rbench.config.registry import NAME, Registry, nearest_names, unknown_message
+from rbench.config.tabular import TablePlace, check_unicode, is_table, open_place, text_of_label
 from rbench.errors import ResourceError, SuiteError
 from rbench.schema import KINDS, ContrastSpec, KindName, LocalData, Strict, TaskKind, TaskSpec, is_text_file
+from rbench.system.own_code import error_message
 
-TEXTS = (
+TEXT_COLUMNS = (
     ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("question1", "question2"),
     ("text1", "text2"), ("text_a", "text_b"), ("question", "passage"), ("question", "sentence"),
     ("text",), ("sentence",), ("review",), ("content",), ("comment",), ("tweet",), ("document",), ("body",),
 )  # fmt: skip
 """Names of text columns that are guessed, in any case."""
-LABELS = ("label", "labels", "gold_label", "class", "category", "sentiment", "target", "stars", "rating", "score")
+LABEL_COLUMNS = (
+    "label",
+    "labels",
+    "gold_label",
+    "class",
+    "category",
+    "sentiment",
+    "target",
+    "stars",
+    "rating",
+    "score",
+)
 """Names of label columns that are guessed, in any case. The first that is there counts."""
 _NAME_TEXT = "Name it: --text NAME on the command line, `text: NAME` in a suite (two texts: --text A --text B)"
 _NAME_LABEL = "Name it: --label NAME on the command line, `label: NAME` in a suite"
@@ -68,51 +82,64 @@ class TableOptions(Strict):
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else [f"{v}" if type(v) is int else v for v in value or ()]
 
-    @field_validator("text")
-    @classmethod
-    def _one_or_two(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(value) > 2 or len(set(value)) < len(value):
-            raise ValueError("`text` names one column or two different ones")
-        return value
-
 
 @dataclass(frozen=True)
-class Named:
+class NamedTable:
     """A table as a suite names it: its place on disk, what the suite says of it, and where that stands."""
 
     path: Path
-    options: Positioned
+    options: PositionedData
     place: str
+    elsewhere: HubTable | MtebTable | None = None
+    """The data set of the hub, or the task of mteb, that is meant. Loading it finds its place in the cache."""
 
 
 def is_path(name: str) -> bool:
-    """Whether a name under `tasks` is a path: it has a separator, begins with `.` or `~`, or ends as files do."""
+    """Whether a name under `tasks` is a table: a path, which has a separator, begins with `.` or `~`, or ends as files
+    do; or a data set of the hub, or a task of mteb."""
     as_file = is_table(name) or name.lower().endswith(OTHER_FILES)
-    return os.sep in name or "/" in name or name.startswith((".", "~")) or as_file
+    return (
+        is_hub_table(name)
+        or is_mteb_table(name)
+        or os.sep in name
+        or "/" in name
+        or name.startswith((".", "~"))
+        or as_file
+    )
 
 
-class _Name(str):
+def elsewhere_of(written: str) -> HubTable | MtebTable | None:
+    """Return the data set of the hub, or the task of mteb, that a text names; None where it names none.
+
+    Raises ResourceError where it begins like one and goes on in another form.
+    """
+    if is_hub_table(written):
+        return read_name(written)
+    return read_mteb_name(written) if is_mteb_table(written) else None
+
+
+class _TableName(str):
     """The name that stands in place of a table's path, and the table. A profile may name one with other options."""
 
-    table: Named
+    table: NamedTable
 
     @classmethod
-    def of(cls, name: str, table: Named) -> _Name:
+    def of(cls, name: str, table: NamedTable) -> _TableName:
         made = cls(name)
         made.table = table
         return made
 
 
-class Tables:
+class TableTasks:
     """Gives names to the tables of one suite, and makes tasks of them."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry, self.problems = registry, problems
-        self.named: dict[str, Named] = {}
+        self.named: dict[str, NamedTable] = {}
         """The tables of the suite as it will run, by name."""
         self.notes: list[str] = []
 
-    def renamed(self, located: Positioned, base: Path) -> Positioned:
+    def rename_tables(self, located: PositionedData, base: Path) -> PositionedData:
         """Return a suite with a name in place of each path under `tasks`, in its profiles too.
 
         The tables of its own `tasks` are those of the suite from now on.
@@ -120,70 +147,97 @@ class Tables:
         Args:
             base: the folder from which relative paths lead.
         """
-        located = self._renamed(located, base)
-        self.named = {item.data: item.data.table for item in items(located, "tasks") if isinstance(item.data, _Name)}
-        for name in located.data.get("profiles") or {} if profiles_of(located) else ():
+        located = self._rename_in(located, base)
+        self.named = {
+            item.data: item.data.table for item in iter_items(located, "tasks") if isinstance(item.data, _TableName)
+        }
+        for name in located.data.get("profiles") or {} if list_profiles(located) else ():
             part = located.sub("profiles", name)
             if isinstance(part.data, dict) and "tasks" in part.data:
-                located = located.put(("profiles", name), self._renamed(part, base))
+                located = located.put(("profiles", name), self._rename_in(part, base))
         return located
 
-    def _renamed(self, located: Positioned, base: Path) -> Positioned:
-        found = list(items(located, "tasks"))
-        if not any(_path_in(item.data) for item in found):
+    def _rename_in(self, located: PositionedData, base: Path) -> PositionedData:
+        entries = list(iter_items(located, "tasks"))
+        if not any(_written_path(item.data) for item in entries):
             return located
-        names: list[Positioned] = []
+        names: list[PositionedData] = []
         tables: dict[str, Path] = {}
-        for item in found:
-            written = _path_in(item.data)
+        for item in entries:
+            written = _written_path(item.data)
             name = self._name(written, item, base) if written is not None else item.data
-            names.append(Positioned(name, item.place))
-            if isinstance(name, _Name) and (other := tables.setdefault(name, name.table.path)) != name.table.path:
+            names.append(PositionedData(name, item.place))
+            if isinstance(name, _TableName) and (other := tables.setdefault(name, name.table.path)) != name.table.path:
                 two = f"two tables are named {name}: {other} and {name.table.path}"
                 self.problems.add(item.at(), f"{two}; give one a name: {{{written}: {{name: ...}}}}")
-        return located.put(("tasks",), listed(names, located.at(("tasks",))))
+        return located.put(("tasks",), as_list(names, located.at(("tasks",))))
 
-    def _name(self, written: str, item: Positioned, base: Path) -> str:
+    def _name(self, written: str, item: PositionedData, base: Path) -> str:
         """Return the name of a table, with what it stands for."""
+        online = None
         try:
+            online = elsewhere_of(written)
             path = base / Path(written).expanduser()
             path.resolve(), path.exists()
+        except ResourceError as error:
+            self.problems.add(item.at(), str(error))
+            return "table"
         except (OSError, ValueError, RuntimeError) as error:  # too long, a null character, an unknown user's home
             self.problems.add(item.at(), f"{written[:60]!r} is not a path: {error}")
             return "table"
-        options = item.sub(written) if isinstance(item.data, dict) else Positioned({}, item.at())
-        options = options if options.data is not None else Positioned({}, item.at())
+        options = item.sub(written) if isinstance(item.data, dict) else PositionedData({}, item.at())
+        options = options if options.data is not None else PositionedData({}, item.at())
         given = options.data.get("name") if isinstance(options.data, dict) else None
-        name = given if isinstance(given, str) else _stem(path)
+        name = given if isinstance(given, str) else _table_name_of(path) if online is None else online.name
         if not isinstance(given, str) and name in self.registry.names("tasks"):
-            said = f"{name}-table: named so because {name} is a task of rbench; to choose: {{{written}: {{name: ...}}}}"
-            self.notes += [said] if said not in self.notes else []
+            note = f"{name}-table: named so because {name} is a task of rbench; to choose: {{{written}: {{name: ...}}}}"
+            self.notes += [note] if note not in self.notes else []
             name += "-table"
-        return _Name.of(name, Named(path, options, item.at()))
+        return _TableName.of(name, NamedTable(path, options, item.at(), online))
+
+    def add(self, written: str, place: str) -> str:
+        """Return the name of a data set of the hub, or a task of mteb, that an option of a measure names."""
+        name = self._name(written, PositionedData(written, place), Path())
+        if isinstance(name, _TableName):
+            self.named.setdefault(name, name.table)
+        return name
 
     def load(self, name: str) -> TaskSpec | None:
         """Return the task of a table. Where something is wrong, add a problem and return None."""
-        named = self.named[name]
-        options = check(TableOptions, named.options, self.problems)
+        named_table = self.named[name]
+        options = check(TableOptions, named_table.options, self.problems)
         if options is None:
             return None
         try:
-            guesses = _Guesses(open_place(_existing(named.path)), options)
-            content = {"name": name, **guesses.task()}
-        except ResourceError as error:
-            self.problems.add(named.place, str(error))
+            place = (
+                _user_table(_existing(named_table.path))
+                if named_table.elsewhere is None
+                else named_table.elsewhere.saved()
+            )
+            self.notes += [f"{name}: {guess}" for guess in place.notes]
+            origin = {} if place.origin is None else {"origin": place.origin.model_dump()}
+            if place.content.get("kind") == "ranking":
+                content = {"name": name, **place.content, **origin}
+                return check(TaskSpec, PositionedData(content, named_table.place), self.problems)
+            given = options.model_dump(exclude_unset=True)
+            guesses = _TableGuesses(open_place(place.folder), TableOptions.model_validate({**place.content, **given}))
+            content = {"name": name, **guesses.task(), **origin}
+        except (ResourceError, OSError) as error:
+            self.problems.add(
+                named_table.place, str(error) if isinstance(error, ResourceError) else error_message(error)
+            )
             return None
-        self.notes += [f"{name}: {said}" for said in guesses.said]
-        return check(TaskSpec, Positioned(content, named.place), self.problems)
+        self.notes += [f"{name}: {guess}" for guess in guesses.said]
+        return check(TaskSpec, PositionedData(content, named_table.place), self.problems)
 
 
-def _path_in(data: Any) -> str | None:
+def _written_path(data: Any) -> str | None:
     """Return the path that an entry of `tasks` names, or None where it names a task."""
     name = next(iter(data)) if isinstance(data, dict) and len(data) == 1 else data
     return name if isinstance(name, str) and (is_path(name) or isinstance(data, dict)) else None
 
 
-def _stem(path: Path) -> str:
+def _table_name_of(path: Path) -> str:
     """Return the task's name for a path: `my` for `my.csv` and `my.jsonl.gz`."""
     text = path.resolve().name
     text = re.sub(r"\.gz$", "", text, flags=re.IGNORECASE)
@@ -197,18 +251,26 @@ def _existing(path: Path) -> Path:
         return path
     folder = path.parent
     there = folder.iterdir() if folder.is_dir() else ()
-    close = nearest(path.name, [one.name for one in there if one.is_dir() or is_table(one.name)])
+    close = nearest_names(path.name, [one.name for one in there if one.is_dir() or is_table(one.name)])
     hint = (
         f"; did you mean {' or '.join(close)}?" if close else f", and no folder {folder}" if not folder.is_dir() else ""
     )
-    hub = "" if is_table(path.name) else ". A data set of the hub needs a task file (docs/guide-add-a-task.md)"
+    hub = "" if is_table(path.name) else f". A data set of the hub is written hf:{path.parent.name}/{path.name}"
     raise ResourceError(f"{path}: there is no such file or folder{hint}{hub}")
 
 
-class _Guesses:
+def _user_table(path: Path) -> SavedTable:
+    """Return a table of the user's, or a ranking: a folder in BEIR's layout."""
+    if not all((path / name).is_file() for name in ("corpus.jsonl", "queries.jsonl")):
+        return SavedTable(path, ())
+    note = f"{path} has documents and queries, so the kind is ranking"
+    return SavedTable(path, (note,), content=ranking_content(path.absolute()))
+
+
+class _TableGuesses:
     """Completes what a user says of a table, and tells in `said` what was guessed."""
 
-    def __init__(self, place: Place, options: TableOptions) -> None:
+    def __init__(self, place: TablePlace, options: TableOptions) -> None:
         self.place, self.options = place, options
         self.columns = [column for column in place.tables[0].columns if column]
         self.said: list[str] = []
@@ -220,7 +282,7 @@ class _Guesses:
         given = self.options
         for column in (*given.text, *((given.label,) if given.label is not None else ())):
             if column not in self.columns:
-                raise ResourceError(f"{self.place.path}: {unknown('column', column, self.columns)}")
+                raise ResourceError(f"{self.place.path}: {unknown_message('column', column, self.columns)}")
         label = given.label or self._guessed_label()
         texts = given.text or self._guessed_texts(label)
         if label in texts:
@@ -237,25 +299,25 @@ class _Guesses:
 
     def _guessed_label(self) -> str:
         left = [column for column in self.columns if column not in self.options.text]
-        by_name = _by_name(left)
-        found = next((by_name[name] for name in LABELS if name in by_name), None)
-        if found is None and self.options.text and len(left) == 1:
-            found = left[0]
-        if found is None:
+        by_name = _columns_by_name(left)
+        guessed = next((by_name[name] for name in LABEL_COLUMNS if name in by_name), None)
+        if guessed is None and self.options.text and len(left) == 1:
+            guessed = left[0]
+        if guessed is None:
             raise ResourceError(self._ask("the label", _NAME_LABEL))
-        self.said.append(f"the label is the column `{found}` (guessed; say `label` to choose)")
-        return found
+        self.said.append(f"the label is the column `{guessed}` (guessed; say `label` to choose)")
+        return guessed
 
     def _guessed_texts(self, label: str) -> tuple[str, ...]:
         left = [column for column in self.columns if column != label]
-        by_name = _by_name(left)
-        groups = [group for group in TEXTS if all(name in by_name for name in group)]
+        by_name = _columns_by_name(left)
+        groups = [group for group in TEXT_COLUMNS if all(name in by_name for name in group)]
         pairs, singles = [g for g in groups if len(g) == 2], [g for g in groups if len(g) == 1]
         if "text" in by_name and not pairs:
             singles = [("text",)]
-        if len(found := pairs or singles) == 1:
-            texts = tuple(by_name[name] for name in found[0])
-        elif not found and len(left) == 1:
+        if len(fitting := pairs or singles) == 1:
+            texts = tuple(by_name[name] for name in fitting[0])
+        elif not fitting and len(left) == 1:
             texts = tuple(left)
         else:
             raise ResourceError(self._ask("the text", _NAME_TEXT))
@@ -290,8 +352,8 @@ class _Guesses:
 
     def _name_absent(self, labels: Sequence[str], label: str) -> None:
         """Say which of the labels that were given no row has: they may be misspelt. Rows may hold numbers of labels."""
-        there = {value.casefold() for value in self._values(label)}
-        absent = [one for one in labels if one.casefold() not in there]
+        values = {value.casefold() for value in self._values(label)}
+        absent = [name for name in labels if name.casefold() not in values]
         if 0 < len(absent) < len(labels):
             self.said.append(f"no row has the label{'s' if len(absent) > 1 else ''} {', '.join(absent)}")
 
@@ -302,34 +364,29 @@ class _Guesses:
             counts.pop("", None)
             most = min(MOST_LABELS, counts.total() // 2)
             if not 2 <= len(counts) <= most:
-                if counts.total() < 4:
-                    raise ResourceError(
-                        f"{self.place.path}: {counts.total()} rows have a value in the column `{label}`, too few to "
-                        "tell its labels from. Give more rows, or the labels: --labels A,B or `labels: [A, B]`"
-                    )
                 raise ResourceError(
                     f"{self.place.path}: the column `{label}` has {len(counts)} different values in {counts.total()} "
                     f"rows, which are no labels (expected 2 to {most}). There are {', '.join(self.columns)}. "
                     f"{_NAME_LABEL}, or give the labels: --labels A,B or `labels: [A, B]`"
                 )
-        found = list(stated or sorted(counts, key=_order))
-        self._check_alike(found, label)
-        for name in found:
+        labels = list(stated or sorted(counts, key=_label_order))
+        self._check_alike(labels, label)
+        for name in labels:
             check_unicode(name, f"{self.place.path}: a label in the column `{label}`")
-        shown = ", ".join(name if stated else f"{name} ({counts[name]:,} rows)" for name in found[:20])
-        more = ", ..." if len(found) > 20 else ""
+        shown = ", ".join(name if stated else f"{name} ({counts[name]:,} rows)" for name in labels[:20])
+        more = ", ..." if len(labels) > 20 else ""
         self.said.append(f"the labels are {shown}{more} (as the file has them; say `labels` to choose)")
-        return found
+        return labels
 
-    def _check_alike(self, found: Sequence[str], label: str) -> None:
+    def _check_alike(self, labels: Sequence[str], label: str) -> None:
         """Refuse labels that are lists, and say which differ in case alone."""
-        if lists := [name for name in found if name[:1] + name[-1:] in ("[]", "{}")]:
+        if lists := [name for name in labels if name[:1] + name[-1:] in ("[]", "{}")]:
             raise ResourceError(
                 f"{self.place.path}: the column `{label}` holds lists such as {lists[0][:60]}, and a row has one "
                 "label. Write each label alone, or name the column that holds it: `label`"
             )
         alike: dict[str, list[str]] = {}
-        for name in found:
+        for name in labels:
             alike.setdefault(name.casefold(), []).append(name)
         for same in (same for same in alike.values() if len(same) > 1):
             self.said.append(f"the labels {' and '.join(same)} differ in case alone; if they are one, write them alike")
@@ -338,16 +395,16 @@ class _Guesses:
         return (text_of_label(row.values.get(label)) for table in self.place.tables for row in table.rows)
 
 
-def _by_name(columns: Iterable[str]) -> dict[str, str]:
+def _columns_by_name(columns: Iterable[str]) -> dict[str, str]:
     """Return columns by their names in lower case. Of some that differ only in case, the one in lower case counts."""
     alike: dict[str, list[str]] = {}
     for column in columns:
         alike.setdefault(column.lower(), []).append(column)
-    clear = ((name, found) for name, found in alike.items() if name in found or len(found) == 1)
-    return {name: name if name in found else found[0] for name, found in clear}
+    clear = ((name, variants) for name, variants in alike.items() if name in variants or len(variants) == 1)
+    return {name: name if name in variants else variants[0] for name, variants in clear}
 
 
-def _order(label: str) -> tuple[bool, float, str]:
+def _label_order(label: str) -> tuple[bool, float, str]:
     """Sort numbers by size, before texts by alphabet."""
     try:
         return False, float(label), label
@@ -355,16 +412,21 @@ def _order(label: str) -> tuple[bool, float, str]:
         return True, 0.0, label
 
 
-class Tasks:
+class TaskLoader:
     """Loads tasks into `found`, by name. `place` is always where the name stands."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: RegistryFiles) -> None:
         self.files = files
         self.found: dict[str, TaskSpec] = {}
-        self.tables = Tables(files.registry, files.problems)
+        self.tables = TableTasks(files.registry, files.problems)
 
     def load(self, name: str, place: str) -> TaskSpec | None:
-        """Return the task with this name, or None where something is wrong."""
+        """Return the task with this name, or None where something is wrong.
+
+        A data set of the hub, or a task of mteb, gets its name here.
+        """
+        if is_hub_table(name) or is_mteb_table(name):
+            name = self.tables.add(name, place)
         if name in self.tables.named:
             spec = self.tables.load(name) if self.files.first("tasks", name) else None
             if spec is not None:
@@ -372,21 +434,21 @@ class Tasks:
         elif name not in self.files.registry.names("tasks") and os.path.isdir(name):  # noqa: PTH112 (false for names that are too long)
             known = self.files.registry.names("tasks")
             self.files.problems.add(
-                place, f"{unknown('task', name, known)}. The folder of this name is written ./{name}"
+                place, f"{unknown_message('task', name, known)}. The folder of this name is written ./{name}"
             )
-        elif (read := self.files.entry(TaskSpec, "tasks", name, place)) is not None:
-            self.found[name] = read[0]
-            self._check_labels(*read)
+        elif (loaded := self.files.entry(TaskSpec, "tasks", name, place)) is not None:
+            self.found[name] = loaded[0]
+            self._check_labels(*loaded)
         return self.found.get(name)
 
-    def of(self, suite: Positioned) -> list[tuple[str, TaskSpec]]:
+    def of(self, suite: PositionedData) -> list[tuple[str, TaskSpec]]:
         """Return the tasks of a suite that were loaded, each with the place of its name."""
-        return [(place, self.found[name]) for place, name in names(suite, "tasks") if name in self.found]
+        return [(place, self.found[name]) for place, name in iter_names(suite, "tasks") if name in self.found]
 
-    def _check_labels(self, spec: TaskSpec, located: Positioned) -> None:
+    def _check_labels(self, spec: TaskSpec, located: PositionedData) -> None:
         """Add a problem where a row's number could be a label's name and its id: on the hub, and in parts."""
         sources = spec.hub.sources if spec.hub is not None else ()
-        if not spec.has_numbers_as_labels or not (spec.parts or any(one.label_map is None for one in sources)):
+        if not spec.has_numbers_as_labels or not (spec.parts or any(source.label_map is None for source in sources)):
             return
         in_parts = "In a task of parts, give the labels names that are no numbers"
         on_hub = (
@@ -404,12 +466,12 @@ class Tasks:
         else:
             self.load(name, place)
 
-    def scored(self, name: str, place: str, what: str = "evaluation") -> None:
+    def load_scored(self, name: str, place: str, what: str = "evaluation") -> None:
         """Load an STS task, on which encoders are scored. `what` names it in the error for an unknown task."""
         if name not in self.files.registry.names("tasks"):
             others = self.files.registry.names("measures") if what == "evaluation" else []
             known = [*self.names_with_scores(), *others]
-            self.files.problems.add(place, unknown(what, name, known))
+            self.files.problems.add(place, unknown_message(what, name, known))
             return
         task = self.load(name, place)
         if task is not None and not task.of_kind.has_scores:
@@ -426,48 +488,51 @@ class Tasks:
 
         Files with errors are skipped: they fail where they are used.
         """
-        return self._names_where(lambda data: (kind := _kind_in(data)) is not None and kind.has_scores)
+        return self._names_where(lambda data: (kind := _kind_of_content(data)) is not None and kind.has_scores)
 
     def stated_kind(self, name: str) -> TaskKind | None:
-        """Return the kind that a task's file states. None where there is no such file, or it has errors."""
+        """Return the kind that a task's file states, or that a table has. None where there is no such file, or it has
+        errors."""
+        if name in self.tables.named and name in self.found:
+            return self.found[name].of_kind
         known = name in self.files.registry.names("tasks")
-        return _kind_in(self._quiet(name) or {}) if known else None
+        return _kind_of_content(self._read_quietly(name) or {}) if known else None
 
-    def _names_where(self, asked: Callable[[Mapping[str, Any]], bool]) -> list[str]:
-        found = ((name, self._quiet(name)) for name in self.files.registry.names("tasks"))
-        return [name for name, data in found if data is not None and asked(data)]
+    def _names_where(self, condition: Callable[[Mapping[str, Any]], bool]) -> list[str]:
+        contents = ((name, self._read_quietly(name)) for name in self.files.registry.names("tasks"))
+        return [name for name, data in contents if data is not None and condition(data)]
 
-    def _quiet(self, name: str) -> Mapping[str, Any] | None:
+    def _read_quietly(self, name: str) -> Mapping[str, Any] | None:
         """Return what a task's file says, or None where it has errors. They are told where the task is used."""
         try:
-            content: Mapping[str, Any] = Files(self.files.registry, Problems()).content("tasks", name).data
+            content: Mapping[str, Any] = RegistryFiles(self.files.registry, Problems()).content("tasks", name).data
         except SuiteError:
             return None
         return content
 
 
-def _kind_in(content: Mapping[str, Any]) -> TaskKind | None:
+def _kind_of_content(content: Mapping[str, Any]) -> TaskKind | None:
     """Return the kind that the content of a task's file states; None where it states none that there is."""
     return KINDS.get(str(content.get("kind")))
 
 
-class ContrastSets:
+class ContrastLoader:
     """Loads contrast sets into `found`, by name, and their tasks into `tasks`."""
 
-    def __init__(self, files: Files, tasks: Tasks) -> None:
+    def __init__(self, files: RegistryFiles, tasks: TaskLoader) -> None:
         self.files, self.tasks = files, tasks
         self.found: dict[str, ContrastSpec] = {}
 
     def load(self, name: str, place: str) -> ContrastSpec | None:
         """Return the contrast set with this name; None where it or its task is wrong. The name stands at `place`."""
-        if (read := self.files.entry(ContrastSpec, "contrast", name, place)) is not None:
-            spec, located = read
+        if (loaded := self.files.entry(ContrastSpec, "contrast", name, place)) is not None:
+            spec, located = loaded
             task = self.tasks.load(spec.task, located.at(("task",)))
             if task is not None and self._fits(spec, task, located):
                 self.found[name] = spec
         return self.found.get(name)
 
-    def _fits(self, spec: ContrastSpec, task: TaskSpec, located: Positioned) -> bool:
+    def _fits(self, spec: ContrastSpec, task: TaskSpec, located: PositionedData) -> bool:
         """Check that a contrast set has the columns of its task, and add a problem for each that differs."""
         problems = self.files.problems
         before = len(problems)
@@ -478,7 +543,7 @@ class ContrastSets:
                 message = f"`{side}` does not say which column is the task's `{missing}`"
                 problems.add(located.at((side,)), message)
             for key in sorted(set(given) - wanted):
-                problems.add(located.key_at((side, key)), unknown(f"column of {task.name}", key, wanted))
+                problems.add(located.key_at((side, key)), unknown_message(f"column of {task.name}", key, wanted))
         for key in sorted(set(spec.shares) - set(task.columns)):
-            problems.add(located.key_at(("shares", key)), unknown(f"column of {task.name}", key, task.columns))
+            problems.add(located.key_at(("shares", key)), unknown_message(f"column of {task.name}", key, task.columns))
         return len(problems) == before

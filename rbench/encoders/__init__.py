@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rbench.encoders.foreign import reading as reading_files  # `reading` is a module of this package
-from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, is_vectors, transformer_folder
+from rbench.encoders.foreign import as_resource_error as reading_files
+from rbench.encoders.locate import EMBEDDED_TOKENIZER, TOKENIZER_FILES, find_transformer_folder, has_vectors
 from rbench.encoders.locate import locate as locate
 from rbench.errors import ResourceError
 from rbench.schema import KINDS, EncoderSpec, KindName
@@ -45,28 +45,28 @@ def load(
         ResourceError: there are no weights, they are damaged or incomplete, or the network has fewer layers or does not
             support the pooling.
     """
-    from rbench.encoders.reading import Settings
+    from rbench.encoders.reading import ReadingSettings
     from rbench.encoders.sentence import SentenceEncoder
 
-    settings = Settings.of(spec, kind)
+    settings = ReadingSettings.of(spec, kind)
     if spec.endpoint is not None:
         from rbench.encoders.remote import RemoteEncoder
 
         return RemoteEncoder.of(spec, settings).to(device)
     if spec.random_weights:
-        from rbench.encoders.random_weights import draw
+        from rbench.encoders.random_weights import draw_encoder
 
-        return draw(spec, _tokenizer(spec, str(where)), seed, kind).to(device)
-    if is_vectors(str(where)):
-        from rbench.encoders.static import read
+        return draw_encoder(spec, _load_tokenizer(spec, str(where)), seed, kind).to(device)
+    if has_vectors(str(where)):
+        from rbench.encoders.static import read_static
 
         if spec.layers is not None:
             raise ResourceError(f"encoder `{spec.name}`: word vectors have no layers; leave out `layers`")
-        network, tokenizer = read(str(where))
-        made = SentenceEncoder(network, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
-        return made.eval().to(device)
+        network, tokenizer = read_static(str(where))
+        encoder = SentenceEncoder(network, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
+        return encoder.eval().to(device)
     try:
-        folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
+        folder = fetch_folder(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
     except ResourceError as error:
         raise ResourceError(f"encoder `{spec.name}`: {error}") from error
     return SentenceEncoder.open(
@@ -92,32 +92,32 @@ def load_victim(folder: Path, device: str = "cpu") -> tuple[AnyVictim, dict[str,
         kind = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("kind")
     except (OSError, ValueError, AttributeError):
         kind = None  # `EncoderClassifier.load` says what is wrong
-    if kind not in {one.victim for one in KINDS.values()}:  # also None, which is what a classifier states
+    if kind not in {task_kind.victim for task_kind in KINDS.values()}:  # also None, which is what a classifier states
         return EncoderClassifier.load(folder, device)
     saved: type[AnyVictim] = importlib.import_module(f"{__name__}.{kind}").VICTIM
     return saved.load(folder, device)
 
 
-def _tokenizer(spec: EncoderSpec, where: str) -> Any:
+def _load_tokenizer(spec: EncoderSpec, where: str) -> Any:
     """Return the tokenizer in a folder, of a model on the hub (`id@commit`), or of the embedded world."""
     from transformers import AutoTokenizer
 
     if where == EMBEDDED_TOKENIZER:
-        from rbench.encoders.architecture import embedded_tokenizer
+        from rbench.encoders.architecture import build_embedded_tokenizer
 
-        return embedded_tokenizer()
+        return build_embedded_tokenizer()
     repo, _, commit = where.partition("@")
     with reading_files(f"encoder `{spec.name}`: the tokenizer of {where} cannot be read"):
         if Path(where).is_dir():
-            return AutoTokenizer.from_pretrained(transformer_folder(Path(where)))
+            return AutoTokenizer.from_pretrained(find_transformer_folder(Path(where)))
         from rbench.system import hub
 
-        found = AutoTokenizer.from_pretrained(repo, revision=commit or None)  # downloads no weights
-        hub.remember(repo, spec.revision, commit)
-        return found
+        tokenizer = AutoTokenizer.from_pretrained(repo, revision=commit or None)  # downloads no weights
+        hub.remember_commit(repo, spec.revision, commit)
+        return tokenizer
 
 
-def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None = None) -> Path:
+def fetch_folder(where: str, *, trust_remote_code: bool = False, revision: str | None = None) -> Path:
     """Return the folder at `where`, or download `id@commit` (or `id` at `revision`) from the hub into its cache.
 
     The download has config, tokenizer and one set of weights; it has Python files only with `trust_remote_code`.
@@ -136,29 +136,29 @@ def fetch(where: str, *, trust_remote_code: bool = False, revision: str | None =
         raise ResourceError(f"{where} is neither a folder nor a model on the hub")
     try:
         commit = hub.commit(repo, commit or revision)
-        cached = hub.cached(repo, commit)
+        cached = hub.cached_snapshot(repo, commit)
         if cached is not None and (any(cached.rglob("*.safetensors")) or any(cached.rglob("pytorch_model*.bin"))):
             return cached
         names = [file.rfilename for file in HfApi().model_info(repo, revision=commit).siblings or ()]
-        folder = snapshot_download(repo, revision=commit, allow_patterns=_wanted(names, trust_remote_code))
-        hub.remember(repo, revision, commit)
+        folder = snapshot_download(repo, revision=commit, allow_patterns=_select_files(names, trust_remote_code))
+        hub.remember_commit(repo, revision, commit)
         return Path(folder)
-    except hub.failures() as error:
+    except hub.failure_types() as error:
         raise ResourceError(f"{where} could not be downloaded: {error}") from error
 
 
-def _wanted(names: list[str], code: bool) -> list[str]:
+def _select_files(names: list[str], with_code: bool) -> list[str]:
     """Return the files to download: safetensors weights if there are any, else PyTorch's, and config and tokenizer.
 
     Weights in other formats (ONNX, OpenVINO, TensorFlow, Flax) are left out.
     """
-    ours = [name for name in names if not name.startswith(("onnx/", "openvino/", "coreml/"))]
-    safe = any(name.endswith(".safetensors") for name in ours)
-    return [
-        name
-        for name in ours
-        if name.endswith((".safetensors", ".json") if safe else (".json",))
-        or (not safe and name.rsplit("/", 1)[-1].startswith("pytorch_model"))
-        or name.rsplit("/", 1)[-1] in TOKENIZER_FILES
-        or (code and name.endswith(".py"))
-    ]
+    kept_names = [name for name in names if not name.startswith(("onnx/", "openvino/", "coreml/"))]
+    has_safetensors = any(name.endswith(".safetensors") for name in kept_names)
+    endings = (".json", *((".safetensors",) if has_safetensors else ()), *((".py",) if with_code else ()))
+    selected = []
+    for name in kept_names:
+        file = name.rsplit("/", 1)[-1]
+        is_weights = not has_safetensors and file.startswith("pytorch_model")
+        if name.endswith(endings) or is_weights or file in TOKENIZER_FILES:
+            selected.append(name)
+    return selected

@@ -9,48 +9,40 @@ import hashlib
 import tempfile
 from typing import Any
 
+from rbench.errors import ResourceError
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.schema import EncoderSpec
 
 
-def problem(spec: EncoderSpec) -> str:
-    """Say what is wrong with the architecture of `spec`; return the empty string if nothing is."""
+def check_keys(spec: EncoderSpec) -> None:
+    """Raise ResourceError for keys of an architecture that BertConfig does not know: it takes any, and ignores them."""
     from transformers import BertConfig
 
-    architecture = spec.architecture or {}
-    known = BertConfig().to_dict()
-    if unknown := sorted(architecture.keys() - known.keys()):
-        return (
-            f"The architecture of encoder {spec.name} has keys that a BertConfig does not know: {', '.join(unknown)}."
+    if unknown := sorted((spec.architecture or {}).keys() - BertConfig().to_dict().keys()):
+        raise ResourceError(
+            f"the architecture of encoder {spec.name} has keys that a BertConfig does not know: {', '.join(unknown)}"
         )
-    width, heads = (int(architecture.get(key, known[key])) for key in ("hidden_size", "num_attention_heads"))
-    if width % heads:
-        return (
-            f"The architecture of encoder {spec.name} has a hidden_size of {width}, which its {heads} attention heads "
-            "do not divide."
-        )
-    return ""
 
 
-def embedded_vocabulary() -> str:
+def hash_embedded_vocabulary() -> str:
     """Return the hash of the vocabulary of the embedded world's tokenizer: 64 hex digits."""
-    return hashlib.sha256("\n".join(mini_tokenizer.vocabulary()).encode()).hexdigest()
+    return hashlib.sha256("\n".join(mini_tokenizer.build_vocabulary()).encode()).hexdigest()
 
 
-def embedded_tokenizer() -> Any:
+def build_embedded_tokenizer() -> Any:
     """Return the tokenizer of the embedded world."""
     from transformers import AutoTokenizer
 
     with tempfile.TemporaryDirectory() as folder:
-        mini_tokenizer.write(folder)
+        mini_tokenizer.write_tokenizer(folder)
         return AutoTokenizer.from_pretrained(folder)
 
 
-def config_of(spec: EncoderSpec, tokenizer: Any) -> Any:
+def build_config(spec: EncoderSpec, tokenizer: Any) -> Any:
     """Return the BertConfig of an encoder with an architecture, for the vocabulary of `tokenizer`.
 
     What the architecture leaves out is as in BERT base. Where the encoder reads with the embedded world's tokenizer,
-    `max_position_embeddings` is as long as that tokenizer's longest input. The architecture must have no `problem`.
+    `max_position_embeddings` is as long as that tokenizer's longest input.
     """
     from transformers import BertConfig
 

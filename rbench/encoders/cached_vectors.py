@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.system.below import WHOLE, Below
+from rbench.system.below import WHOLE_BYTES, SafeFolder
 
 Vectors = NDArray[np.float32]
-_KEY = 36
+_BYTES_OF_KEY = 36
 """Bytes of a text in a `.keys` file: its hash (32) and the CRC-32 of its vector (4)."""
 
 
-def key_of(text: str) -> bytes:
+def hash_text(text: str) -> bytes:
     """Return the sha256 of a text: 32 bytes."""
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
@@ -41,7 +41,7 @@ class CachedVectors:
         dim: numbers of a vector.
     """
 
-    def __init__(self, below: Below, folder: Path, dim: int) -> None:
+    def __init__(self, below: SafeFolder, folder: Path, dim: int) -> None:
         self._below, self._folder, self._row = below, folder, 4 * dim
         self._own = secrets.token_hex(8)
         self._writing = threading.Lock()
@@ -58,33 +58,33 @@ class CachedVectors:
             if key in self._index:
                 stem, row, checksum = self._index[key]
                 places.setdefault(stem, []).append((row, checksum, key))
-        found: dict[bytes, Vectors] = {}
+        vectors: dict[bytes, Vectors] = {}
         for stem, rows in places.items():
             with suppress(OSError):
-                handle = self._below.descriptor(self._folder / f"{stem}.vectors")
+                handle = self._below.open_read(self._folder / f"{stem}.vectors")
                 try:
                     for row, checksum, key in sorted(rows):
                         content = os.pread(handle, self._row, row * self._row)
                         if len(content) == self._row and zlib.crc32(content) == checksum:
-                            found[key] = np.frombuffer(content, "<f4").astype(np.float32)
+                            vectors[key] = np.frombuffer(content, "<f4").astype(np.float32)
                 finally:
                     os.close(handle)
-        return found
+        return vectors
 
     def put(self, made: Mapping[bytes, Vectors]) -> None:
         """Keep vectors. Their bytes are written before their keys, so that no key is without its vector."""
         contents = {key: vector.astype("<f4").tobytes() for key, vector in made.items()}
-        with self._writing, self._another_name():
-            start = self._read.get(self._own, 0) // _KEY
+        with self._writing, self._renamed_on_failure():
+            start = self._read.get(self._own, 0) // _BYTES_OF_KEY
             self._append("vectors", b"".join(contents.values()))
             entries = [key + zlib.crc32(content).to_bytes(4, "little") for key, content in contents.items()]
             self._append("keys", b"".join(entries))
-            self._read[self._own] = (start + len(entries)) * _KEY
+            self._read[self._own] = (start + len(entries)) * _BYTES_OF_KEY
             for row, (key, content) in enumerate(contents.items(), start):
                 self._index[key] = self._own, row, zlib.crc32(content)
 
     @contextmanager
-    def _another_name(self) -> Iterator[None]:
+    def _renamed_on_failure(self) -> Iterator[None]:
         """Begin new files after a failure, which may have left a part of a vector in those that there are."""
         try:
             yield
@@ -103,15 +103,16 @@ class CachedVectors:
     def _look(self) -> None:
         """Read the keys that other processes have written since."""
         for path, kind in self._below.entries(self._folder):
-            stem, known = path.stem, self._read.get(path.stem, 0)
+            stem, already_read = path.stem, self._read.get(path.stem, 0)
             if kind != "file" or path.suffix != ".keys" or stem == self._own:
                 continue
-            if (size := self._below.stat(path).st_size) <= known or size > WHOLE:
+            if (size := self._below.stat(path).st_size) <= already_read or size > WHOLE_BYTES:
                 continue
             content = self._below.read(path)
-            whole = len(content) // _KEY * _KEY
-            for start in range(known, whole, _KEY):
-                entry = content[start : start + _KEY]
-                place = stem, start // _KEY, int.from_bytes(entry[32:], "little")
+            # Another process may be in the middle of an entry, so only whole ones are read.
+            end = len(content) // _BYTES_OF_KEY * _BYTES_OF_KEY
+            for start in range(already_read, end, _BYTES_OF_KEY):
+                entry = content[start : start + _BYTES_OF_KEY]
+                place = stem, start // _BYTES_OF_KEY, int.from_bytes(entry[32:], "little")
                 self._index.setdefault(entry[:32], place)
-            self._read[stem] = whole
+            self._read[stem] = end

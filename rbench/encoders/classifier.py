@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rbench.encoders.locate import ENDPOINT
-from rbench.encoders.reading import Settings, prompt_tokens
+from rbench.encoders.reading import ReadingSettings, count_prompt_tokens
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.errors import JobError, ResourceError
+from rbench.errors import JobError
+from rbench.system.own_code import failing_in
 
+# Part of the key of every fine-tuning and of what is asked of a victim (config/versions.py): raising it trains all
+# victims anew, with all attacks on them.
 VERSION = 1
 USES = ("encoders.reading", "encoders.sentence")
 """An encoder behind an endpoint is not listed, because only victims that have one use it."""
 
+# Raising it makes every saved victim unreadable, also those that users keep outside the cache.
 FORMAT = 1
 ABOUT, HEAD = "rbench.json", "head.safetensors"
 
@@ -47,7 +50,7 @@ class OnEncoder(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.max_length = min(max_length or encoder.max_length, encoder.max_length)
-        if self.max_length <= (prompt := prompt_tokens(encoder.tokenizer)):
+        if self.max_length <= (prompt := count_prompt_tokens(encoder.tokenizer)):
             raise JobError(
                 f"texts are cut at {self.max_length} tokens, and the encoder's prompt alone has {prompt}; raise "
                 "`max_length` of the fine-tuning, or shorten the prompt"
@@ -81,16 +84,14 @@ class OnEncoder(nn.Module):
         Raises:
             ResourceError: there is no such folder, `save` did not write it, its format differs, or it is damaged.
         """
-        try:
+        with failing_in(folder, remedy=f"It is not a {cls.KIND} that this rbench saved"):
             about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-            if (found := (about.get("kind", "classifier"), about["format"])) != (cls.KIND, FORMAT):
-                raise ValueError(f"kind {found[0]}, format {found[1]}; this rbench reads {cls.KIND}, {FORMAT}")
-            encoder = _encoder(folder, about)
+            if (kind_and_format := (about.get("kind", "classifier"), about["format"])) != (cls.KIND, FORMAT):
+                raise ValueError(
+                    f"kind {kind_and_format[0]}, format {kind_and_format[1]}; this rbench reads {cls.KIND}, {FORMAT}"
+                )
+            encoder = _open_encoder(folder, about)
             victim, meta = cls.restored(encoder, about, load_file(folder / HEAD)), about["meta"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-            raise ResourceError(
-                f"{folder}: not a {cls.KIND} that rbench saved ({type(error).__name__}: {error})"
-            ) from error
         return victim.to(device).eval(), meta
 
     def write(self, folder: Path, head: nn.Module, about: dict[str, Any]) -> None:
@@ -98,28 +99,28 @@ class OnEncoder(nn.Module):
         folder.mkdir(parents=True, exist_ok=True)
         self.encoder.save(folder)
         save_file({name: tensor.contiguous() for name, tensor in head.state_dict().items()}, folder / HEAD)
-        said = {
+        fields = {
             "format": FORMAT,
             "pooling": self.encoder.pooling,
             "max_length": self.max_length,
             "encoder_max_length": self.encoder.max_length,
-            **({"settings": stated} if (stated := self.encoder.settings.stated()) else {}),
+            **({"settings": settings} if (settings := self.encoder.settings.stated()) else {}),
             **about,
         }
         (folder / ABOUT).write_text(
-            json.dumps(said, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
+            json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
         )
 
 
-def _encoder(folder: Path, about: dict[str, Any]) -> SentenceEncoder:
-    settings = Settings(**about.get("settings", {}))
+def _open_encoder(folder: Path, about: dict[str, Any]) -> SentenceEncoder:
+    settings = ReadingSettings(**about.get("settings", {}))
     if (folder / ENDPOINT).is_file():
         from rbench.encoders.remote import RemoteEncoder
 
         return RemoteEncoder.restored(folder, settings)
-    length = about["encoder_max_length"]
+    longest = about["encoder_max_length"]
     return SentenceEncoder.open(
-        folder, pooling=about["pooling"], max_length=length, name=folder.name, settings=settings
+        folder, pooling=about["pooling"], max_length=longest, name=folder.name, settings=settings
     )
 
 
@@ -143,12 +144,10 @@ class EncoderClassifier(OnEncoder):
         self, encoder: SentenceEncoder, num_labels: int, dropout: float | None = None, max_length: int | None = None
     ) -> None:
         super().__init__(encoder, max_length)
-        if num_labels < 2:
-            raise ValueError(f"a classifier needs at least two labels, not {num_labels}")
         config: Any = encoder.model.config
         if dropout is None:  # `dropout` is the name in DistilBERT's config
-            own = (getattr(config, name, None) for name in ("hidden_dropout_prob", "dropout"))
-            dropout = next((float(value) for value in own if value is not None), 0.1)
+            dropouts = (getattr(config, name, None) for name in ("hidden_dropout_prob", "dropout"))
+            dropout = next((float(value) for value in dropouts if value is not None), 0.1)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(encoder.dim, num_labels, device=encoder.device)
         # Normal with a small deviation, as transformers initialises heads. Torch's default is wider for small `dim`.

@@ -21,21 +21,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rbench.encoders.index import Vectors, unit
-from rbench.encoders.inference import Row, padding_of, rows_of, steady
+from rbench.encoders.index import Vectors, to_unit_length
+from rbench.encoders.inference import TokenRow, build_rows, make_steady, read_padding
 from rbench.encoders.inference.input_gradients import GradientNetwork
 from rbench.errors import JobError
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
 
+# Part of the key of every poisoning job (`USES` of measures/poisoning.py, config/versions.py): raising it makes them
+# anew.
 VERSION = 1
 USES = ("encoders.index",)
 
 Words = tuple[str, ...]
 
 
-class Flipped(NamedTuple):
+class FlippedPassage(NamedTuple):
     """A passage, and how it came about."""
 
     words: Words
@@ -54,15 +56,15 @@ class HotFlip:
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self.encoder = encoder.for_documents()
-        twin: Any = steady(self.encoder)
+        twin: Any = make_steady(self.encoder)
         self._embed: nn.Module = twin.model.get_input_embeddings()
-        pad = padding_of(self.encoder.tokenizer)
-        self._network = GradientNetwork(twin, _vectors, self._embed, self.encoder.device, pad=pad)
-        self._after = _common_end(*self._rows(["", "a"]))
+        pad = read_padding(self.encoder.tokenizer)
+        self._network = GradientNetwork(twin, _read_vectors, self._embed, self.encoder.device, pad=pad)
+        self._after = _count_common_end(*self._rows(["", "a"]))
         """Number of tokens that stand after the words of a text."""
 
-    def _rows(self, texts: Sequence[str]) -> list[Row]:
-        return rows_of(self.encoder.tokenizer(list(texts), truncation=True, max_length=self.encoder.max_length))
+    def _rows(self, texts: Sequence[str]) -> list[TokenRow]:
+        return build_rows(self.encoder.tokenizer(list(texts), truncation=True, max_length=self.encoder.max_length))
 
     @cached_property
     def vocabulary(self) -> dict[str, int]:
@@ -73,19 +75,19 @@ class HotFlip:
         tokenizer = self.encoder.tokenizer
         special, ids = set(tokenizer.all_special_ids), sorted(set(tokenizer.get_vocab().values()))
         words = {i: _word(tokenizer, i) for i in ids if i not in special}
-        named = [(i, word) for i, word in words.items() if word and not any(map(str.isspace, word))]
-        (alone,) = self._rows(["a"])
-        rows = self._rows([f"a {word}" for _, word in named]) if named else []
-        found: dict[str, int] = {}
-        for (i, word), row in zip(named, rows, strict=True):
-            if len(row[0]) == len(alone[0]) + 1 and row[0][len(row[0]) - self._after - 1] == i:
-                found.setdefault(word, i)
-        if not found:
+        candidates = [(i, word) for i, word in words.items() if word and not any(map(str.isspace, word))]
+        (row_of_a,) = self._rows(["a"])
+        rows = self._rows([f"a {word}" for _, word in candidates]) if candidates else []
+        whole_words: dict[str, int] = {}
+        for (i, word), row in zip(candidates, rows, strict=True):
+            if len(row[0]) == len(row_of_a[0]) + 1 and row[0][len(row[0]) - self._after - 1] == i:
+                whole_words.setdefault(word, i)
+        if not whole_words:
             raise JobError(
                 f"no token of this encoder's {type(tokenizer).__name__} is a whole word, so no passage can be written "
                 "for it; leave it out of the measure"
             )
-        return found
+        return whole_words
 
     def words_of(self, text: str, n: int) -> Words:
         """Return the first n words of a text that are in the vocabulary; fewer where it has fewer."""
@@ -95,8 +97,8 @@ class HotFlip:
 
     def cosines(self, passages: Sequence[Words], wanted: Vectors) -> NDArray[np.float64]:
         """Return the cosines (n,) of passages with a direction (dim,) of length 1."""
-        found = unit(self.encoder.encode([" ".join(words) for words in passages], "fastest"))
-        return np.asarray(found.astype(np.float64) @ wanted.astype(np.float64), dtype=np.float64)
+        vectors = to_unit_length(self.encoder.encode([" ".join(words) for words in passages], "fastest"))
+        return np.asarray(vectors.astype(np.float64) @ wanted.astype(np.float64), dtype=np.float64)
 
     def gradient(self, words: Words, wanted: Vectors) -> NDArray[np.float32]:
         """Return the gradient (words, width) of the cosine at the token embeddings of a passage.
@@ -104,31 +106,30 @@ class HotFlip:
         Raises ValueError where the words are not one token each.
         """
         (row,) = self._rows([" ".join(words)])
-        start = self._start(row, len(words))
-        aim = torch.from_numpy(np.asarray(wanted, dtype=np.float32))
+        start = self._first_word_place(row, len(words))
+        wanted_vector = torch.from_numpy(np.asarray(wanted, dtype=np.float32))
 
         def direction(answers: Tensor, places: list[int]) -> Tensor:
             # The gradient of cos(z, w) at z, with |w| = 1, is (w - cos(z, w) z/|z|) / |z|.
             lengths = answers.norm(dim=1, keepdim=True).clamp(min=1e-12)
-            units, to = answers / lengths, aim.to(answers.device)
+            units, to = answers / lengths, wanted_vector.to(answers.device)
             across = to - (units @ to)[:, None] * units
-            whole: Tensor = across / lengths
-            return whole
+            scaled: Tensor = across / lengths
+            return scaled
 
-        (found,) = self._network([row], direction)
-        return np.asarray(found.embeddings[start : start + len(words)].float().numpy(), dtype=np.float32)
+        (gradients,) = self._network([row], direction)
+        return np.asarray(gradients.embeddings[start : start + len(words)].float().numpy(), dtype=np.float32)
 
-    def _start(self, row: Row, words: int) -> int:
-        """Return the place of the first word in a row of tokens. Raises ValueError where words are not one token each.
+    def _first_word_place(self, row: TokenRow, words: int) -> int:
+        """Return the place of the first word in a row of tokens.
 
         The prompt and whatever else stands before the words is as long as before the single word `a`.
         """
-        (alone,) = self._rows(["a"])
-        if len(row[0]) != len(alone[0]) - 1 + words:
-            raise ValueError("words of the passage are not one token each")
+        (row_of_a,) = self._rows(["a"])
+        assert len(row[0]) == len(row_of_a[0]) - 1 + words, "words of the passage are not one token each"
         return len(row[0]) - self._after - words
 
-    def write(self, first: Words, wanted: Vectors, *, steps: int, candidates: int) -> Flipped:
+    def write(self, first: Words, wanted: Vectors, *, steps: int, candidates: int) -> FlippedPassage:
         """Change the passage `first` flip by flip, towards a direction (dim,) of length 1, and return the result.
 
         The search ends early once no place of the passage has a candidate that raises the cosine.
@@ -140,28 +141,28 @@ class HotFlip:
         words, cosines, places, idle = first, [float(self.cosines([first], wanted)[0])], [], 0
         for step in range(steps):
             place = step % len(words)
-            made = self._candidates(words, place, wanted, candidates)
-            found = self.cosines(made, wanted) if made else np.array([-np.inf])
-            best = int(found.argmax())
-            idle = 0 if found[best] > cosines[-1] else idle + 1
+            passages = self._propose_passages(words, place, wanted, candidates)
+            new_cosines = self.cosines(passages, wanted) if passages else np.array([-np.inf])
+            best = int(new_cosines.argmax())
+            idle = 0 if new_cosines[best] > cosines[-1] else idle + 1
             if idle == len(words):  # every place was tried since the last flip
                 break
             if idle == 0:
-                words = made[best]
+                words = passages[best]
                 places.append(place)
-                cosines.append(float(found[best]))
-        return Flipped(words, tuple(cosines), tuple(places))
+                cosines.append(float(new_cosines[best]))
+        return FlippedPassage(words, tuple(cosines), tuple(places))
 
-    def _candidates(self, words: Words, place: int, wanted: Vectors, n: int) -> list[Words]:
+    def _propose_passages(self, words: Words, place: int, wanted: Vectors, n: int) -> list[Words]:
         """Return the passages after the n flips at a place with the largest estimates, best first.
 
         A flip after which words are no longer one token each is left out.
         """
         order = np.argsort(-self.estimates(words, wanted)[place], kind="stable")[:n]
-        made = [(*words[:place], new, *words[place + 1 :]) for new in np.array([*self.vocabulary])[order].tolist()]
+        passages = [(*words[:place], new, *words[place + 1 :]) for new in np.array([*self.vocabulary])[order].tolist()]
         # In the text a new word may merge with its neighbours into other tokens; such flips are dropped.
-        rows = self._rows([" ".join(one) for one in (words, *made)])
-        return [one for one, row in zip(made, rows[1:], strict=True) if len(row[0]) == len(rows[0][0])]
+        rows = self._rows([" ".join(passage) for passage in (words, *passages)])
+        return [passage for passage, row in zip(passages, rows[1:], strict=True) if len(row[0]) == len(rows[0][0])]
 
     def estimates(self, words: Words, wanted: Vectors) -> NDArray[np.float32]:
         """Return to first order what each flip adds to the cosine, (words, vocabulary)."""
@@ -182,7 +183,7 @@ class HotFlip:
             return np.asarray(self._embed(ids[None])[0].float().cpu().numpy(), dtype=np.float32)
 
 
-def _vectors(encoder: Any, **inputs: Tensor) -> Tensor:
+def _read_vectors(encoder: Any, **inputs: Tensor) -> Tensor:
     vectors: Tensor = encoder(**inputs)
     return vectors.float()
 
@@ -193,7 +194,9 @@ def _word(tokenizer: Any, i: int) -> str:
     return str(tokenizer.convert_tokens_to_string([token])).replace("▁", " ").strip()
 
 
-def _common_end(one: Row, other: Row) -> int:
+def _count_common_end(first: TokenRow, second: TokenRow) -> int:
     """Return how many tokens two rows have in common at their ends."""
-    pairs = zip(reversed(one[0]), reversed(other[0]), strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one[0]), len(other[0])))
+    pairs = zip(reversed(first[0]), reversed(second[0]), strict=False)
+    return next(
+        (i for i, (token, other_token) in enumerate(pairs) if token != other_token), min(len(first[0]), len(second[0]))
+    )

@@ -13,23 +13,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-MOST = 4
+MAX_GROUPS = 4
 """Maximum number of groups of a batch. More groups save little padding, and each costs one more call."""
 LEAST = 256, 1024
 """Approximate number of tokens of a group: for a network like BERT, and for one so small that the overhead of a call
 dominates."""
-WORK = 3_000_000_000
+WORK_OF_A_CALL = 3_000_000_000
 """Product of weights and tokens whose computation takes about as long as the overhead of one more call."""
-WORTH = 0.9
+WORTH_SPLITTING = 0.9
 """A batch stays whole if its groups would have more than this share of its tokens (padding included)."""
 
 
-def linear_weights(network: nn.Module) -> int:
+def count_linear_weights(network: nn.Module) -> int:
     """Return the number of weights in a network's linear layers, by which each token is multiplied."""
     return sum(part.weight.numel() for part in network.modules() if isinstance(part, nn.Linear))
 
 
-def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Tensor], weights: int) -> Tensor:
+def compute_in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Tensor], weights: int) -> Tensor:
     """Return `call(inputs)`, computed in groups of rows of similar length without their padding on the right.
 
     Args:
@@ -37,34 +37,34 @@ def in_groups(call: Callable[[dict[str, Tensor]], Tensor], inputs: dict[str, Ten
             each row, (rows, dim), or for each token, (rows, length, dim); vectors of padding are then zero.
         inputs: `attention_mask`, (rows, length), and others whose first two dimensions are the same. With any other
             input, and on a GPU, the batch stays whole.
-        weights: `linear_weights` of the network.
+        weights: `count_linear_weights` of the network.
     """
     mask = inputs.get("attention_mask")
-    if mask is None or mask.device.type != "cpu" or any(x.shape[:2] != mask.shape for x in inputs.values()):
+    if mask is None or mask.device.type != "cpu" or any(tensor.shape[:2] != mask.shape for tensor in inputs.values()):
         return call(inputs)
-    few, many = LEAST
+    least_tokens, least_tokens_tiny = LEAST
     # The length of each row up to its last token that is not padding; at least 1.
     lengths = torch.where(mask.any(1), mask.shape[1] - mask.bool().flip(1).int().argmax(1), 1)
-    groups = _groups(lengths, min(many, max(few, WORK // max(1, weights))))
+    groups = _split_by_length(lengths, min(least_tokens_tiny, max(least_tokens, WORK_OF_A_CALL // max(1, weights))))
     if len(groups) == 1:
         return call(inputs)
-    answers = [call({name: x[rows, :length] for name, x in inputs.items()}) for rows, length in groups]
+    answers = [call({name: tensor[rows, :length] for name, tensor in inputs.items()}) for rows, length in groups]
     if answers[0].ndim == 3:
         answers = [functional.pad(answer, (0, 0, 0, mask.shape[1] - answer.shape[1])) for answer in answers]
     # The argsort of all indices inverts the permutation, so rows return to their original order.
     return torch.cat(answers)[torch.cat([rows for rows, _ in groups]).argsort()]
 
 
-def _groups(lengths: Tensor, least: int) -> list[tuple[Tensor, int]]:
+def _split_by_length(lengths: Tensor, least: int) -> list[tuple[Tensor, int]]:
     """Return the groups: the indices of the rows, and the length of the longest row.
 
     One group is returned if splitting would save too little.
     """
     rows, longest = len(lengths), int(lengths.max())
-    count = min(MOST, rows, int(lengths.sum()) // least)
+    count = min(MAX_GROUPS, rows, int(lengths.sum()) // least)
     if count > 1:
         order = lengths.argsort(stable=True)
         groups = [(places, int(lengths[places[-1]])) for places in order.tensor_split(count)]
-        if sum(len(places) * length for places, length in groups) <= WORTH * rows * longest:
+        if sum(len(places) * length for places, length in groups) <= WORTH_SPLITTING * rows * longest:
             return groups
     return [(torch.arange(rows), longest)]

@@ -6,14 +6,21 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from rbench.encoders.foreign import ADAPTER, FIRST, after_pooling, check_files, is_adapter, modules
-from rbench.encoders.vectors import vector_files
+from rbench.encoders.foreign import (
+    ADAPTER_FILE,
+    FIRST_KINDS,
+    check_files,
+    is_adapter,
+    modules_after_pooling,
+    read_modules,
+)
+from rbench.encoders.vectors import find_vector_files
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
 from rbench.schema import EncoderSpec
 from rbench.schema.unlisted import is_path
 from rbench.system import digests
-from rbench.system.digests import Located
+from rbench.system.digests import FingerprintedPlace
 
 TOKENIZER_FILES = (
     "tokenizer.json",
@@ -38,11 +45,11 @@ ENDPOINT = "endpoint.json"
 """The file of a saved victim that names an encoder which is asked (`rbench.encoders.remote`)."""
 TRANSFORM, TRANSFORM_ABOUT = "transform", "rbench.json"
 """The folder beside a network that has its transform (`rbench.encoders.transform`), and the file that describes it."""
-STATIC = "rbench-static"
+STATIC_TYPE = "rbench-static"
 """The model type of static word vectors (`rbench.encoders.static`)."""
 ENCODER_HALVES = ("t5", "mt5", "umt5")
 """Models of an encoder and a decoder of which the encoder alone is read. Their folders may lack the decoder."""
-EMBEDDED = "mini:word_vectors"
+EMBEDDED_VECTORS = "mini:word_vectors"
 """Stands for the place of the embedded world's word vectors, which are in no file."""
 PACKAGED = Path(__file__).resolve().parent.parent / "packaged"
 """Trained encoders that come with rbench. `benchmarks/package_weights.py` makes them."""
@@ -50,7 +57,7 @@ EMBEDDED_TOKENIZER = "mini:tokenizer"
 """Stands for the place of the embedded world's tokenizer, which is in no file."""
 
 
-def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
+def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> FingerprintedPlace:
     """Find the weights of `spec`, an encoder that no job trains and whose base is not an encoder of the registry.
 
     The first of these is taken: a folder `<name>` on the model search path; a folder `<base>` there; the same two in
@@ -65,8 +72,8 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     `<tokenizer>`, found as a base is, or `EMBEDDED_TOKENIZER` where it names none.
 
     The place returned is what `load` takes: a folder, or `id@commit` for the hub; for word vectors a file, a folder or
-    `EMBEDDED`. Its fingerprint is the hash of the content (of a tokenizer's place: of the tokenizer's files), or the
-    hub's commit.
+    `EMBEDDED_VECTORS`. Its fingerprint is the hash of the content (of a tokenizer's place: of the tokenizer's files),
+    or the hub's commit.
 
     Raises:
         ResourceError: found nowhere; says where it looked and how to get it.
@@ -81,34 +88,35 @@ def locate(spec: EncoderSpec, models_path: Sequence[Path] = ()) -> Located:
     if spec.random_weights:
         from rbench.encoders import architecture
 
-        if wrong := architecture.problem(spec):
-            raise ResourceError(wrong)
+        architecture.check_keys(spec)
         if spec.tokenizer is None:
-            return Located(EMBEDDED_TOKENIZER, tokenizer_fingerprint(EMBEDDED_TOKENIZER), tokenizer_fingerprint)
+            return FingerprintedPlace(EMBEDDED_TOKENIZER, hash_tokenizer(EMBEDDED_TOKENIZER), hash_tokenizer)
     base = spec.base or spec.tokenizer or spec.name
-    what, mark = ("tokenizer", tokenizer_fingerprint) if spec.random_weights else ("base", fingerprint)
-    named = places((*models_path, PACKAGED), spec.name, base, relative=not spec.unlisted)
-    folder = next(filter(_is_model, named), None)
+    role, hash_place = ("tokenizer", hash_tokenizer) if spec.random_weights else ("base", hash_model)
+    # The hub comes last: what a user put into a folder wins over a download of the same name.
+    candidates = candidate_places((*models_path, PACKAGED), spec.name, base, relative=not spec.unlisted)
+    folder = next(filter(_is_model, candidates), None)
     if folder is not None:
         if not is_adapter(folder):
-            return Located(str(folder), mark(str(folder)), mark)
+            return FingerprintedPlace(str(folder), hash_place(str(folder)), hash_place)
         from rbench.encoders import adapters
 
-        return adapters.merged(folder)
+        return adapters.merge_adapter(folder)
     from rbench.system import hub
 
     if is_path(base) or not hub.is_repo_id(base):
-        there = "" if Path(base).expanduser().exists() else ": there is no such folder"
+        no_folder = "" if Path(base).expanduser().exists() else ": there is no such folder"
         raise ResourceError(
-            f"encoder `{spec.name}`: its {what} {base!r} is neither a folder with a config.json nor a hub id{there}."
+            f"encoder `{spec.name}`: its {role} {base!r} is neither a folder with a config.json nor a hub "
+            f"id{no_folder}."
         )
     try:
-        return on_hub(base, spec.revision)
+        return locate_on_hub(base, spec.revision)
     except ResourceError as error:
-        raise ResourceError(_not_found(spec, base, models_path, str(error))) from error
+        raise ResourceError(_not_found_message(spec, base, models_path, str(error))) from error
 
 
-def places(models_path: Sequence[Path], *names: str, relative: bool = True) -> Iterator[Path]:
+def candidate_places(models_path: Sequence[Path], *names: str, relative: bool = True) -> Iterator[Path]:
     """Yield where something of one of these names may be: in each folder of the search path, then the last as a path.
 
     It counts as a path where it is written as one, or, if `relative`, has a separator. No name leads out of a folder.
@@ -123,42 +131,41 @@ def places(models_path: Sequence[Path], *names: str, relative: bool = True) -> I
         yield path
 
 
-def searched(models_path: Sequence[Path]) -> str:
+def format_search_path(models_path: Sequence[Path]) -> str:
     """Return the search path as text, for messages."""
     return ", ".join(map(str, models_path)) or "the model search path, which is empty"
 
 
-def fingerprint(where: Path | str) -> str:
+def hash_model(where: Path | str) -> str:
     """Return the hash of the weights, config and tokenizer in a folder: 64 hex digits.
 
     The folder's path and dates do not enter.
     """
     folder = Path(where)
     check_files(folder)
-    after = transform_folders(folder)
-    more = [path for one in after if one.is_dir() for path in sorted(one.iterdir()) if path.is_file()]
-    order = [folder / "modules.json"] if len(after) > 1 else []
-    return digests.of_files([*_content(transformer_folder(folder)), *more, *order])
+    transforms = find_transform_folders(folder)
+    transform_files = [
+        path for transform in transforms if transform.is_dir() for path in sorted(transform.iterdir()) if path.is_file()
+    ]
+    # modules.json alone says in which order several transforms are applied. Its other content does not change vectors.
+    order = [folder / "modules.json"] if len(transforms) > 1 else []
+    return digests.hash_files([*_model_files(find_transformer_folder(folder)), *transform_files, *order])
 
 
-def tokenizer_fingerprint(where: str) -> str:
+def hash_tokenizer(where: str) -> str:
     """Return the hash of the tokenizer and config in a folder, or of the embedded world's tokenizer: 64 hex digits.
 
     Weights do not enter: an encoder with random weights reads none.
-
-    Raises:
-        ResourceError: the folder has no tokenizer.
     """
     if where == EMBEDDED_TOKENIZER:
-        from rbench.encoders.architecture import embedded_vocabulary
+        from rbench.encoders.architecture import hash_embedded_vocabulary
 
-        return embedded_vocabulary()
+        return hash_embedded_vocabulary()
     check_files(Path(where))
-    root = transformer_folder(Path(where))
-    files = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
-    if not any(path.name in TOKENIZER_FILES for path in files):
-        raise ResourceError(f"{root} has no tokenizer (tokenizer.json, vocab.txt or the like)")
-    return digests.of_files(sorted(files))
+    root = find_transformer_folder(Path(where))
+    return digests.hash_files(
+        sorted(path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file())
+    )
 
 
 def check_tokenizer(root: Path, who: str) -> None:
@@ -173,83 +180,85 @@ def check_tokenizer(root: Path, who: str) -> None:
         )
 
 
-def on_hub(repo: str, revision: str | None) -> Located:
+def locate_on_hub(repo: str, revision: str | None) -> FingerprintedPlace:
     """Return the place of a model on the hub. Raises ResourceError where it is not there, or cannot be asked for."""
     from rbench.system import hub
 
     commit = hub.commit(repo, revision)
-    return Located(f"{repo}@{commit}", commit, _commit)
+    return FingerprintedPlace(f"{repo}@{commit}", commit, _commit_of)
 
 
-def _commit(where: str) -> str:
+def _commit_of(where: str) -> str:
     return where.rpartition("@")[2]
 
 
-def transformer_folder(folder: Path) -> Path:
+def find_transformer_folder(folder: Path) -> Path:
     """Return the folder with config.json and weights: `folder`, or the one that modules.json names.
 
     Of a StaticEmbedding it is the folder with its table and tokenizer.
 
     Raises:
-        ResourceError: as `rbench.encoders.foreign.modules`.
+        ResourceError: as `rbench.encoders.foreign.read_modules`.
     """
-    return folder / next((path for kind, path in modules(folder) if kind in FIRST), "")
+    return folder / next((path for kind, path in read_modules(folder) if kind in FIRST_KINDS), "")
 
 
-def transform_folders(folder: Path) -> tuple[Path, ...]:
+def find_transform_folders(folder: Path) -> tuple[Path, ...]:
     """Return the folders of what follows the pooling, in order; empty where there is nothing.
 
     They are those of the modules after the pooling in modules.json (of a normalisation before another module there may
     be none on disk), or `TRANSFORM`.
 
     Raises:
-        ResourceError: as `transformer_folder`.
+        ResourceError: as `find_transformer_folder`.
     """
-    after = tuple(path for _, path in after_pooling(folder))
+    after = tuple(path for _, path in modules_after_pooling(folder))
     return after or ((folder / TRANSFORM,) if (folder / TRANSFORM / TRANSFORM_ABOUT).is_file() else ())
 
 
-def flow_missing() -> str:
+def why_no_flow() -> str:
     """Return a message with the remedy if the package `normflows` is not installed; else the empty string."""
     if importlib.util.find_spec("normflows") is not None:
         return ""
     return "a flow needs the package normflows; `pip install 'rbench[flow]'` installs it"
 
 
-def is_vectors(where: str) -> bool:
-    """Return whether `where` has word vectors: `EMBEDDED`, a file, or a folder with vectors that is not a model."""
+def has_vectors(where: str) -> bool:
+    """Return whether `where` has word vectors: `EMBEDDED_VECTORS`, a file, or a folder with vectors that is not a
+    model."""
     place = Path(where)
-    if where == EMBEDDED or place.is_file() or not place.is_dir() or _is_model(place):
-        return where == EMBEDDED or place.is_file()
+    if where == EMBEDDED_VECTORS or place.is_file() or not place.is_dir() or _is_model(place):
+        return where == EMBEDDED_VECTORS or place.is_file()
     try:
-        return bool(vector_files(place))
+        return bool(find_vector_files(place))
     except ResourceError:
         return False
 
 
-def _locate_vectors(spec: EncoderSpec, name: str, models_path: Sequence[Path]) -> Located:
+def _locate_vectors(spec: EncoderSpec, name: str, models_path: Sequence[Path]) -> FingerprintedPlace:
     if name == "mini":
-        return Located(EMBEDDED, _vectors_fingerprint(EMBEDDED), _vectors_fingerprint)
-    place = next((place for place in places(models_path, spec.name, name) if is_vectors(str(place))), None)
+        return FingerprintedPlace(EMBEDDED_VECTORS, _hash_vectors(EMBEDDED_VECTORS), _hash_vectors)
+    place = next((place for place in candidate_places(models_path, spec.name, name) if has_vectors(str(place))), None)
     if place is None:
         raise ResourceError(
-            f"encoder `{spec.name}`: no word vectors {spec.name} or {name} in {searched(models_path)}. Put the file "
-            f"(GloVe or word2vec: .txt, .vec or .bin) at DIR/{name}, then pass --models DIR or set RBENCH_MODELS=DIR."
+            f"encoder `{spec.name}`: no word vectors {spec.name} or {name} in {format_search_path(models_path)}. Put "
+            f"the file (GloVe or word2vec: .txt, .vec or .bin) at DIR/{name}, then pass --models DIR or set "
+            "RBENCH_MODELS=DIR."
         )
-    return Located(str(place), _vectors_fingerprint(str(place)), _vectors_fingerprint)
+    return FingerprintedPlace(str(place), _hash_vectors(str(place)), _hash_vectors)
 
 
-def _vectors_fingerprint(where: str) -> str:
-    if where == EMBEDDED:
-        return digests.of_files(mini.sources())
-    return digests.of_files(vector_files(Path(where)))
+def _hash_vectors(where: str) -> str:
+    if where == EMBEDDED_VECTORS:
+        return digests.hash_files(mini.sources())
+    return digests.hash_files(find_vector_files(Path(where)))
 
 
 def _is_model(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("config.json", "modules.json", ADAPTER))
+    return any((folder / name).is_file() for name in ("config.json", "modules.json", ADAPTER_FILE))
 
 
-def _content(root: Path) -> Iterator[Path]:
+def _model_files(root: Path) -> Iterator[Path]:
     """Yield the files of config, weights, tokenizer, and Python code that the folder says belongs to them, by name.
 
     Pickled weights are left out where transformers prefers safetensors: model.safetensors, or its parts.
@@ -259,29 +268,30 @@ def _content(root: Path) -> Iterator[Path]:
         weights += sorted(root.glob("pytorch_model*.bin"))
     if not weights:
         raise ResourceError(f"{root} has no weights (*.safetensors or pytorch_model*.bin)")
-    small = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
-    configs = [path for path in small if path.name in ("config.json", "tokenizer_config.json")]
+    small_files = [path for name in ("config.json", *TOKENIZER_FILES) if (path := root / name).is_file()]
+    configs = [path for path in small_files if path.name in ("config.json", "tokenizer_config.json")]
     # They may name classes of the folder's own, which `trust_remote_code` runs.
     own_code = root.glob("*.py") if any(b'"auto_map"' in path.read_bytes() for path in configs) else ()
-    yield from sorted([*weights, *small, *own_code])
+    yield from sorted([*weights, *small_files, *own_code])
 
 
-def _not_found(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason: str) -> str:
+def _not_found_message(spec: EncoderSpec, base: str, models_path: Sequence[Path], reason: str) -> str:
     if spec.unlisted:
-        at = f" --revision {spec.revision}" if spec.revision else ""
+        revision_option = f" --revision {spec.revision}" if spec.revision else ""
         return (
-            f"encoder `{base}`: {reason}. Check the id. Where there is a network, `hf download {base}{at}` puts it "
-            f"into the hub's cache, and `hf download {base}{at} --local-dir DIR` into a folder to name instead."
+            f"encoder `{base}`: {reason}. Check the id. Where there is a network, `hf download "
+            f"{base}{revision_option}` puts it into the hub's cache, and `hf download {base}{revision_option} "
+            "--local-dir DIR` into a folder to name instead."
         )
-    names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
-    at = f" --revision {spec.revision}" if spec.revision else ""
+    folder_names = f"{spec.name}" if base == spec.name else f"{spec.name} or {base}"
+    revision_option = f" --revision {spec.revision}" if spec.revision else ""
     # A hub id has an owner, except for a few old models. A name without owner is most likely a folder's.
-    get = (
-        f"Get it with `hf download {base}{at} --local-dir DIR/{spec.name}` where there is a network"
+    how_to_get = (
+        f"Get it with `hf download {base}{revision_option} --local-dir DIR/{spec.name}` where there is a network"
         if "/" in base or spec.revision
         else f"A name without owner is mostly that of a folder: put config.json, weights and tokenizer into DIR/{base}"
     )
     return (
-        f"encoder `{spec.name}`: no folder {names} in {searched(models_path)}; {reason}. "
-        f"{get}, then pass --models DIR or set RBENCH_MODELS=DIR."
+        f"encoder `{spec.name}`: no folder {folder_names} in {format_search_path(models_path)}; {reason}. "
+        f"{how_to_get}, then pass --models DIR or set RBENCH_MODELS=DIR."
     )

@@ -13,16 +13,18 @@ import torch
 from transformers import BertModel
 
 from rbench.encoders import architecture
-from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec, KindName
+from rbench.system.own_code import failing_in
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
 
+# Part of the key of every job on an encoder with random weights (config/versions.py): raising it draws all of them
+# anew.
 VERSION = 1
 
 
-def draw(spec: EncoderSpec, tokenizer: Any, seed: int, kind: KindName | None = None) -> SentenceEncoder:
+def draw_encoder(spec: EncoderSpec, tokenizer: Any, seed: int, kind: KindName | None = None) -> SentenceEncoder:
     """Return the encoder with weights as transformers initialises a BERT, in eval mode, in float32, on the CPU.
 
     Weights are drawn on the CPU, so that they do not depend on the device. The global generators are left as they were.
@@ -34,28 +36,23 @@ def draw(spec: EncoderSpec, tokenizer: Any, seed: int, kind: KindName | None = N
         kind: as `rbench.encoders.load`.
 
     Raises:
-        ResourceError: the architecture has keys that BertConfig does not know, values that it refuses, or fewer layers
-            than `spec.layers`.
+        ResourceError: the architecture has values that BertConfig refuses, or fewer layers than `spec.layers`.
     """
-    from rbench.encoders.reading import Settings
+    from rbench.encoders.reading import ReadingSettings
     from rbench.encoders.sentence import SentenceEncoder, keep_layers
 
-    if wrong := architecture.problem(spec):
-        raise ResourceError(wrong)
     with torch.random.fork_rng(devices=()):
         # Another seed than `seed` itself, with which a fine-tuning draws its head; in 0..2**63.
         torch.manual_seed(int.from_bytes(hashlib.sha256(f"random weights:{seed}".encode()).digest()[:8], "big") >> 1)
-        try:
-            model = BertModel(architecture.config_of(spec, tokenizer))
-        except (ValueError, TypeError, KeyError, RuntimeError) as error:
-            raise ResourceError(f"encoder `{spec.name}`: its architecture makes no BERT: {error}") from error
+        with failing_in(f"encoder `{spec.name}`: its architecture makes no BERT"):
+            model = BertModel(architecture.build_config(spec, tokenizer))
     if spec.layers is not None:
         keep_layers(model, spec.layers, spec.name)
-    settings = Settings.of(spec, kind)
+    settings = ReadingSettings.of(spec, kind)
     return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings).eval()
 
 
-def weights_hash(encoder: SentenceEncoder) -> str:
+def hash_encoder_weights(encoder: SentenceEncoder) -> str:
     """Return the hash of an encoder's weights with their names: 64 hex digits. Records name a draw by it."""
     digest = hashlib.sha256()
     for name, value in sorted(encoder.model.state_dict().items()):

@@ -1,6 +1,6 @@
 """A retriever: an encoder with the vectors of a corpus. It is the victim of attacks on rankings.
 
-FOLDER/corpus.npy      (documents, dim), float32, as `rbench.encoders.index.compared` gives them
+FOLDER/corpus.npy      (documents, dim), float32, as `rbench.encoders.index.prepare_vectors` gives them
 FOLDER/ranking.json    ids of documents, relevance, and whether a query's own document is left out
 """
 
@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from rbench.encoders.classifier import OnEncoder
 from rbench.encoders.index import Vectors
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.errors import ResourceError
 from rbench.schema import Similarity
+from rbench.system.own_code import failing_in
 
 VERSION = 1
 
-CORPUS, RELEVANCE = "corpus.npy", "ranking.json"
+CORPUS_FILE, RELEVANCE_FILE = "corpus.npy", "ranking.json"
 
 
 class Retriever(OnEncoder):
@@ -29,7 +29,7 @@ class Retriever(OnEncoder):
 
     Args:
         encoder: reads queries; shared, not copied.
-        corpus: the vectors of all documents (documents, dim), as `rbench.encoders.index.compared` gives them.
+        corpus: the vectors of all documents (documents, dim), as `rbench.encoders.index.prepare_vectors` gives them.
         ids: the documents, in the order of `corpus`.
         relevance: by query, the grades of the documents that are relevant to it.
         without_own: whether the document with a query's own id is left out.
@@ -64,7 +64,7 @@ class Retriever(OnEncoder):
     def relevant(self, query: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the places (m,) of the documents that are relevant to a query, and their grades (m,)."""
         grades = self.relevance[query]
-        return np.array([self._places[one] for one in grades]), np.array([*grades.values()], dtype=np.float64)
+        return np.array([self._places[document] for document in grades]), np.array([*grades.values()], dtype=np.float64)
 
     def own(self, query: str) -> int | None:
         """Return the place of the document that is left out of a query's ranking; None where none is."""
@@ -72,36 +72,33 @@ class Retriever(OnEncoder):
 
     def save(self, folder: Path, meta: dict[str, Any]) -> None:
         """Write config, tokenizer, weights, vectors and `meta` (JSON values of the caller) to `folder`, for `load`."""
+        # A retriever has no head of its own, but `load` of all victims expects one; this one is never used.
         self.write(folder, nn.Linear(1, 1), {"kind": self.KIND, "meta": meta})
-        np.save(folder / CORPUS, self.corpus, allow_pickle=False)
-        said = {"ids": self.ids, "relevance": self.relevance, "without_own": self.without_own}
-        (folder / RELEVANCE).write_text(json.dumps(said, ensure_ascii=False) + "\n", encoding="utf-8")
+        np.save(folder / CORPUS_FILE, self.corpus, allow_pickle=False)
+        fields = {"ids": self.ids, "relevance": self.relevance, "without_own": self.without_own}
+        (folder / RELEVANCE_FILE).write_text(json.dumps(fields, ensure_ascii=False) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> tuple[Self, dict[str, Any]]:
         retriever, meta = super().load(folder, device)
-        try:
-            said = json.loads((folder / RELEVANCE).read_text(encoding="utf-8"))
-            corpus = np.load(folder / CORPUS, mmap_mode="r", allow_pickle=False)
-            if corpus.shape != (len(said["ids"]), retriever.encoder.dim):
-                raise ValueError(f"{CORPUS} has the shape {corpus.shape}")
-            made = cls(
+        with failing_in(folder, remedy="It is not a retriever that rbench saved"):
+            fields = json.loads((folder / RELEVANCE_FILE).read_text(encoding="utf-8"))
+            corpus = np.load(folder / CORPUS_FILE, mmap_mode="r", allow_pickle=False)
+            with_documents = cls(
                 retriever.encoder,
                 corpus,
-                tuple(said["ids"]),
-                said["relevance"],
-                said["without_own"],
+                tuple(fields["ids"]),
+                fields["relevance"],
+                fields["without_own"],
                 retriever.max_length,
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ResourceError(f"{folder}: not a retriever that rbench saved ({error})") from error
-        return made.eval(), meta
+        return with_documents.eval(), meta
 
     @classmethod
     def restored(cls, encoder: SentenceEncoder, about: dict[str, Any], head: dict[str, Tensor]) -> Self:
         """Return a retriever without documents, which `load` adds."""
-        nothing = np.empty((0, encoder.dim), dtype=np.float32)
-        return cls(encoder, nothing, (), {}, max_length=about["max_length"])
+        no_vectors = np.empty((0, encoder.dim), dtype=np.float32)
+        return cls(encoder, no_vectors, (), {}, max_length=about["max_length"])
 
 
 VICTIM = Retriever

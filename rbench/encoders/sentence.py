@@ -18,31 +18,49 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from rbench.encoders.foreign import after_pooling, check_finite, check_model, check_size, modules, object_of, reading
-from rbench.encoders.inference import Memo, Network, rows_of
-from rbench.encoders.lengths import in_groups, linear_weights
+from rbench.encoders.foreign import (
+    as_resource_error,
+    check_finite,
+    check_model,
+    check_size,
+    modules_after_pooling,
+    read_modules,
+    read_object,
+)
+from rbench.encoders.inference import BoundedMemo, Network, build_rows
+from rbench.encoders.lengths import compute_in_groups, count_linear_weights
 from rbench.encoders.locate import (
     ENCODER_HALVES,
-    STATIC,
+    STATIC_TYPE,
     TRANSFORM,
     TRANSFORM_ABOUT,
     check_tokenizer,
-    transformer_folder,
+    find_transformer_folder,
 )
-from rbench.encoders.reading import Settings, fitted, longest_input, plain, prepared, prompt_tokens, takes
+from rbench.encoders.reading import (
+    ReadingSettings,
+    count_prompt_tokens,
+    find_longest_input,
+    fit_tokenizer,
+    prepare_tokenizer,
+    takes_input,
+    without_prompt,
+)
 from rbench.errors import ResourceError
 from rbench.schema import Pooling
 
 if TYPE_CHECKING:
     from rbench.encoders.transform import Transform
 
+# Part of the key of every job that uses an encoder (config/versions.py): raising it trains, attacks and evaluates
+# everything anew. tests/golden holds the values.
 VERSION = 1
 USES = ()
 """Transforms and word vectors are not listed, because only encoders that have them use them."""
 
-REMEMBERED = 512 * 1024**2
+REMEMBERED_BYTES = 512 * 1024**2
 """Bytes of vectors and texts that `RememberedVectors` keeps. With 384 numbers a vector, the sets of STS take 46 MB."""
-_OBJECTS = 300
+_OBJECT_BYTES = 300
 """Bytes of Python's objects around one text and its vector, roughly."""
 
 
@@ -52,7 +70,7 @@ class SentenceEncoder(nn.Module):
     Args:
         model: a transformers model, bidirectional or causal; its unused pooler is dropped.
         tokenizer: the tokenizer that belongs to it. The encoder's own reads as `settings` say.
-        pooling: see `pool`.
+        pooling: see `pool_states`.
         max_length: longest input in tokens; None, or more than the network can read: the longest that it can read.
         name: for error messages.
         transform: applied to the pooled vectors; frozen, see `rbench.encoders.transform`.
@@ -71,10 +89,10 @@ class SentenceEncoder(nn.Module):
         max_length: int | None = None,
         name: str = "encoder",
         transform: Transform | None = None,
-        settings: Settings | None = None,
+        settings: ReadingSettings | None = None,
     ) -> None:
         super().__init__()
-        self.settings = settings or Settings()
+        self.settings = settings or ReadingSettings()
         self._uncounted = self._special = int(getattr(model, "UNCOUNTED", 0))
         if self._uncounted and pooling != "mean":
             raise ResourceError(f"encoder `{name}`: static word vectors have pooling mean, not {pooling}")
@@ -85,20 +103,15 @@ class SentenceEncoder(nn.Module):
         if pooling != "cls+mlp" and getattr(model, "pooler", None) is not None:
             model.pooler = None
         self.model = model
-        self._weights = linear_weights(model)
-        self.tokenizer = prepared(fitted(plain(tokenizer), model), self.settings)
+        self._weights = count_linear_weights(model)
+        self.tokenizer = prepare_tokenizer(fit_tokenizer(without_prompt(tokenizer), model), self.settings)
         self.pooling: Pooling = pooling
-        self.reads_token_types = takes(model, "token_type_ids")
+        self.reads_token_types = takes_input(model, "token_type_ids")
         self._options = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
         self.width = int(model.config.hidden_size)
-        if transform is not None and transform.width != self.width:
-            raise ResourceError(
-                f"encoder `{name}`: its transform takes vectors of {transform.width} numbers and its network gives "
-                f"{self.width}"
-            )
         self.transform = transform
-        self.max_length = longest_input(self.model, self.tokenizer, max_length)
-        if self.max_length <= (prompt := prompt_tokens(self.tokenizer)):
+        self.max_length = find_longest_input(self.model, self.tokenizer, max_length)
+        if self.max_length <= (prompt := count_prompt_tokens(self.tokenizer)):
             raise ResourceError(
                 f"encoder `{name}`: its prompt has {prompt} tokens, and it reads {self.max_length}; raise "
                 "`max_length`, or shorten the prompt"
@@ -116,7 +129,7 @@ class SentenceEncoder(nn.Module):
         max_length: int | None = None,
         trust_remote_code: bool = False,
         name: str = "encoder",
-        settings: Settings | None = None,
+        settings: ReadingSettings | None = None,
     ) -> Self:
         """Read a transformers or sentence-transformers folder. The encoder is in eval mode, on the CPU.
 
@@ -130,41 +143,38 @@ class SentenceEncoder(nn.Module):
         Raises:
             ResourceError: the folder cannot be read, lacks weights, has fewer layers, or does not support the pooling.
         """
-        root = transformer_folder(folder)
-        try:
-            check_model(root)
-        except ResourceError as error:
-            raise ResourceError(f"encoder `{name}`: {error}") from error
-        if any(kind == "StaticEmbedding" for kind, _ in modules(folder)):
+        network_folder = find_transformer_folder(folder)
+        check_model(network_folder)
+        if any(kind == "StaticEmbedding" for kind, _ in read_modules(folder)):
             if layers is not None:
                 raise ResourceError(f"encoder `{name}`: a StaticEmbedding has no layers; leave out `layers`")
             from rbench.encoders import static
 
-            network, words = static.of_sentence_transformers(root)
-            check_finite(network, root)
-            after = _transform(folder, pooling, network.config.hidden_size, name)
-            return cls(network, words, pooling, max_length, name, after, settings).eval()
-        model, missing = _read(root, trust_remote_code, name, settings or Settings())
+            network, tokenizer_of_words = static.read_static_embedding(network_folder)
+            check_finite(network, network_folder)
+            transform = _read_transform(folder, pooling, network.config.hidden_size, name)
+            return cls(network, tokenizer_of_words, pooling, max_length, name, transform, settings).eval()
+        model, missing = _read_network(network_folder, trust_remote_code, name, settings or ReadingSettings())
         config: Any = model.config
-        after = _transform(folder, pooling, config.hidden_size, name)
-        poolers = [key for key in missing if "pooler" in key]
-        if pooling == "cls+mlp" and poolers:
-            raise ResourceError(f"encoder `{name}`: pooling cls+mlp needs a pooler, and {root} has no weights for one")
-        if len(poolers) < len(missing):
-            lost = sorted(set(missing) - set(poolers))
-            raise ResourceError(f"encoder `{name}`: {root} lacks weights, {lost[0]} and {len(lost) - 1} more")
-        check_finite(model, root)
+        transform = _read_transform(folder, pooling, config.hidden_size, name)
+        pooler_weights = [key for key in missing if "pooler" in key]
+        lost_weights = sorted(missing if pooling == "cls+mlp" else set(missing) - set(pooler_weights))
+        if lost_weights:
+            raise ResourceError(
+                f"encoder `{name}`: {network_folder} lacks weights, {lost_weights[0]} and {len(lost_weights) - 1} more"
+            )
+        check_finite(model, network_folder)
         if layers is not None:
-            if after is not None and layers < config.num_hidden_layers:
+            if transform is not None and layers < config.num_hidden_layers:
                 raise ResourceError(
                     f"encoder `{name}`: its transform was fitted on vectors of {config.num_hidden_layers} layers; "
                     "leave out `layers`, or fit a transform on a base with fewer layers"
                 )
             keep_layers(model, layers, name)
-        check_tokenizer(root, f"encoder `{name}`")
-        with reading(f"encoder `{name}`: the tokenizer in {root} cannot be read"):
-            tokenizer = AutoTokenizer.from_pretrained(root, trust_remote_code=trust_remote_code)
-        return cls(model, tokenizer, pooling, max_length, name, after, settings).eval()
+        check_tokenizer(network_folder, f"encoder `{name}`")
+        with as_resource_error(f"encoder `{name}`: the tokenizer in {network_folder} cannot be read"):
+            tokenizer = AutoTokenizer.from_pretrained(network_folder, trust_remote_code=trust_remote_code)
+        return cls(model, tokenizer, pooling, max_length, name, transform, settings).eval()
 
     def save(self, folder: Path, *, transform: bool = True) -> None:
         """Write what `open` reads: config, safetensors weights, tokenizer, and the transform in its own subfolder.
@@ -172,26 +182,27 @@ class SentenceEncoder(nn.Module):
         With `transform` False, the transform is left to the caller.
         """
         self.model.save_pretrained(folder, safe_serialization=True)
-        _keep_window(folder, self.model.config)
+        _restore_window(folder, self.model.config)
         self.tokenizer.save_pretrained(folder)
         if self.transform is not None and transform:
             self.transform.save(folder / TRANSFORM, self.pooling)
 
     def for_documents(self) -> Self:
         """Return an encoder with the same weights that reads documents to be ranked, with the prompt for these."""
-        other = copy.copy(self)
-        other.settings = self.settings.for_documents()
-        other.tokenizer = prepared(plain(self.tokenizer), other.settings)
-        prompt = prompt_tokens(other.tokenizer)
-        other._uncounted = self._special if self.settings.include_prompt else max(self._special, prompt)
-        return other
+        # A shallow copy: both encoders compute with the same weights, and only the prompt differs.
+        twin = copy.copy(self)
+        twin.settings = self.settings.for_documents()
+        twin.tokenizer = prepare_tokenizer(without_prompt(self.tokenizer), twin.settings)
+        prompt = count_prompt_tokens(twin.tokenizer)
+        twin._uncounted = self._special if self.settings.include_prompt else max(self._special, prompt)
+        return twin
 
     @property
     def dim(self) -> int:
         """Length of the vectors: the transform's `dim` if there is one, else the network's `width`; cut to
         `truncate_dim`."""
-        whole = self.width if self.transform is None else self.transform.dim
-        return min(whole, self.settings.truncate_dim or whole)
+        length = self.width if self.transform is None else self.transform.dim
+        return min(length, self.settings.truncate_dim or length)
 
     @property
     def device(self) -> torch.device:
@@ -206,7 +217,7 @@ class SentenceEncoder(nn.Module):
         """
         if not self.reads_token_types:
             inputs.pop("token_type_ids", None)
-        vectors = in_groups(self._pooled, inputs, self._weights) if self.training else self._pooled(inputs)
+        vectors = compute_in_groups(self._pooled, inputs, self._weights) if self.training else self._pooled(inputs)
         if self.settings.dtype != "float32":
             vectors = vectors.float()
         if self.transform is not None:
@@ -218,9 +229,9 @@ class SentenceEncoder(nn.Module):
         return vectors[:, : self.settings.truncate_dim] if self.settings.truncate_dim else vectors
 
     def _pooled(self, inputs: dict[str, Tensor]) -> Tensor:
-        every = self.pooling == "first-last-mean"
-        outputs = self.model(**inputs, **self._options, output_hidden_states=every, return_dict=True)
-        return pool(self.pooling, outputs, inputs.get("attention_mask"), self._uncounted)
+        needs_all_states = self.pooling == "first-last-mean"
+        outputs = self.model(**inputs, **self._options, output_hidden_states=needs_all_states, return_dict=True)
+        return pool_states(self.pooling, outputs, inputs.get("attention_mask"), self._uncounted)
 
     def encode(
         self,
@@ -250,9 +261,14 @@ class SentenceEncoder(nn.Module):
         was_training = self.training
         self.eval()
         try:
-            rows = rows_of(self.tokenizer(list(texts), truncation=True, max_length=self.max_length))
+            rows = build_rows(self.tokenizer(list(texts), truncation=True, max_length=self.max_length))
             network = Network(
-                self, _vectors, tokenizer=self.tokenizer, name="the encoder", device=str(self.device), backend=backend
+                self,
+                _read_vectors,
+                tokenizer=self.tokenizer,
+                name="the encoder",
+                device=str(self.device),
+                backend=backend,
             )
             vectors[:] = torch.stack(network(rows, progress)).cpu().numpy()
         finally:
@@ -268,10 +284,10 @@ class RememberedVectors:
         limit: bytes to keep. Beyond that the sentences are dropped that were not asked for longest.
     """
 
-    def __init__(self, encoder: SentenceEncoder, limit: int = REMEMBERED) -> None:
+    def __init__(self, encoder: SentenceEncoder, limit: int = REMEMBERED_BYTES) -> None:
         self.encoder = encoder
-        self._memo: Memo[str, NDArray[np.float32]] = Memo(
-            limit, lambda text, vector: vector.nbytes + len(text.encode()) + _OBJECTS
+        self._memo: BoundedMemo[str, NDArray[np.float32]] = BoundedMemo(
+            limit, lambda text, vector: vector.nbytes + len(text.encode()) + _OBJECT_BYTES
         )
 
     def encode(
@@ -286,30 +302,30 @@ class RememberedVectors:
             progress: called first with the number of sentences that are remembered, then with that of each batch.
         """
         known = {text: self._memo.get(text) for text in texts}
-        new = [text for text, vector in known.items() if vector is None]
-        if progress is not None and len(new) < len(texts):
-            progress(len(texts) - len(new))
-        for text, vector in zip(new, self.encoder.encode(new, backend, progress), strict=True):
-            known[text] = own = vector.copy()  # a view would keep all of these vectors in memory
-            self._memo.put(text, own)
+        unknown = [text for text, vector in known.items() if vector is None]
+        if progress is not None and len(unknown) < len(texts):
+            progress(len(texts) - len(unknown))
+        for text, vector in zip(unknown, self.encoder.encode(unknown, backend, progress), strict=True):
+            known[text] = copied = vector.copy()  # a view would keep all of these vectors in memory
+            self._memo.put(text, copied)
         return np.array([*known.values()], dtype=np.float32).reshape(len(texts), self.encoder.dim)
 
 
-def _transform(folder: Path, pooling: Pooling, width: int, name: str) -> Transform | None:
+def _read_transform(folder: Path, pooling: Pooling, width: int, name: str) -> Transform | None:
     """Read what a model's folder has after its pooling, as `transform_of` does; None: nothing."""
-    if not (after_pooling(folder) or (folder / TRANSFORM / TRANSFORM_ABOUT).is_file()):
+    if not (modules_after_pooling(folder) or (folder / TRANSFORM / TRANSFORM_ABOUT).is_file()):
         return None
-    from rbench.encoders.transform import transform_of
+    from rbench.encoders.transform import read_folder_transform
 
-    return transform_of(folder, pooling, width, name)
+    return read_folder_transform(folder, pooling, width, name)
 
 
-def _vectors(encoder: nn.Module, **inputs: Tensor) -> Tensor:
+def _read_vectors(encoder: nn.Module, **inputs: Tensor) -> Tensor:
     vectors: Tensor = encoder(**inputs)
     return vectors.float()
 
 
-def pool(pooling: Pooling, outputs: Any, mask: Tensor | None, skip: int = 0) -> Tensor:
+def pool_states(pooling: Pooling, outputs: Any, mask: Tensor | None, skip: int = 0) -> Tensor:
     """Return a vector for each text, (batch, dim), of the hidden states of its tokens.
 
     The poolings but `cls+mlp` and `first-last-mean` are those of sentence-transformers, with its numbers.
@@ -333,6 +349,7 @@ def pool(pooling: Pooling, outputs: Any, mask: Tensor | None, skip: int = 0) -> 
     if mask is None:
         mask = torch.ones(states.shape[:2], dtype=torch.int64, device=states.device)
     positions = mask.cumsum(dim=1)
+    # The prompt is counted in tokens from the left; cumsum numbers real tokens from 1, wherever padding is.
     counted = mask * (positions > skip).to(mask.dtype) if skip else mask
     if pooling in ("cls", "last"):
         # Positions count tokens alone, so padding on either side moves none of them.
@@ -381,11 +398,11 @@ def keep_layers(model: nn.Module, layers: int, name: str = "encoder") -> None:
     parent, _, attribute = path.rpartition(".")
     setattr(model.get_submodule(parent), attribute, nn.ModuleList(list(stack)[:layers]))
     config.num_hidden_layers = layers
-    if isinstance(kinds := getattr(config, "layer_types", None), list):
-        config.layer_types = kinds[:layers]
+    if isinstance(layer_types := getattr(config, "layer_types", None), list):
+        config.layer_types = layer_types[:layers]
 
 
-def _keep_window(folder: Path, config: Any) -> None:
+def _restore_window(folder: Path, config: Any) -> None:
     """Write the sliding window to a saved config.json so that it is read as it is in `config`.
 
     transformers 4 halves that of a Gemma 3 with attention in both directions each time that it reads its configuration.
@@ -393,13 +410,13 @@ def _keep_window(folder: Path, config: Any) -> None:
     if not getattr(config, "use_bidirectional_attention", False):
         return
     if AutoConfig.from_pretrained(folder).sliding_window != config.sliding_window:
-        stated = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        stated["sliding_window"] = 2 * (config.sliding_window - 1)
-        (folder / "config.json").write_text(json.dumps(stated, indent=2) + "\n", encoding="utf-8")
+        config_json = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config_json["sliding_window"] = 2 * (config.sliding_window - 1)
+        (folder / "config.json").write_text(json.dumps(config_json, indent=2) + "\n", encoding="utf-8")
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _silence_transformers() -> Iterator[None]:
     """Silence transformers' warning about missing weights inside the block: `open` checks which of them matter."""
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()
@@ -409,22 +426,24 @@ def _quiet() -> Iterator[None]:
         transformers_logging.set_verbosity(verbosity)
 
 
-def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) -> tuple[nn.Module, list[str]]:
+def _read_network(
+    root: Path, trust_remote_code: bool, name: str, settings: ReadingSettings
+) -> tuple[nn.Module, list[str]]:
     """Return the network with weights of the settings' type, and the names of the weights that its files lack."""
     attention = {"attn_implementation": settings.attention} if settings.attention else {}
-    asked = f" with attention: {settings.attention}" if settings.attention else ""
-    with reading(f"encoder `{name}`: {root} cannot be read as a transformers model{asked}"):
-        if object_of(root / "config.json").get("model_type") == STATIC:
+    attention_note = f" with attention: {settings.attention}" if settings.attention else ""
+    with as_resource_error(f"encoder `{name}`: {root} cannot be read as a transformers model{attention_note}"):
+        if read_object(root / "config.json").get("model_type") == STATIC_TYPE:
             from rbench.encoders import static as static  # registers its network with AutoModel
         config = AutoConfig.from_pretrained(root, trust_remote_code=trust_remote_code)
-        half = config.model_type in ENCODER_HALVES  # of T5 the encoder, as in sentence-transformers
-        if getattr(config, "is_encoder_decoder", False) and not half:
+        encoder_half = config.model_type in ENCODER_HALVES  # of T5 the encoder, as in sentence-transformers
+        if getattr(config, "is_encoder_decoder", False) and not encoder_half:
             raise ResourceError(f"encoder `{name}`: {root} is an encoder-decoder model, which rbench does not read")
-        kind = AutoModelForTextEncoding if half else AutoModel
+        auto_class = AutoModelForTextEncoding if encoder_half else AutoModel
         if not trust_remote_code:
-            check_size(root, kind, config)
-        with _quiet():
-            model, info = kind.from_pretrained(
+            check_size(root, auto_class, config)
+        with _silence_transformers():
+            model, info = auto_class.from_pretrained(
                 root,
                 config=config,
                 trust_remote_code=trust_remote_code,
@@ -432,13 +451,11 @@ def _read(root: Path, trust_remote_code: bool, name: str, settings: Settings) ->
                 torch_dtype=settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype),
                 **attention,
             )
-    if "attention_mask" not in inspect.signature(model.forward).parameters:
-        raise ResourceError(f"encoder `{name}`: a {type(model).__name__} takes no attention_mask: not a text encoder")
-    model = _stored_once(model.float() if settings.dtype == "float32" else model)
+    model = _store_once(model.float() if settings.dtype == "float32" else model)
     return model.eval(), sorted(info["missing_keys"])
 
 
-def _stored_once(network: nn.Module) -> nn.Module:
+def _store_once(network: nn.Module) -> nn.Module:
     """Return the network, whose state has each of its parameters once from now on. It reads such states too.
 
     T5's table of tokens is one tensor under two names. safetensors, with which the checkpoints of a training are
@@ -447,19 +464,21 @@ def _stored_once(network: nn.Module) -> nn.Module:
     names: dict[int, list[str]] = {}
     for name, weight in network.named_parameters(remove_duplicate=False):
         names.setdefault(id(weight), []).append(name)
-    again = {name: first for first, *others in names.values() for name in others}
-    if again:
-        network.register_state_dict_post_hook(partial(_leave_out, again))  # type: ignore[no-untyped-call]
-        network.register_load_state_dict_pre_hook(partial(_fill_in, again))  # type: ignore[no-untyped-call]
+    duplicates = {name: first for first, *other_names in names.values() for name in other_names}
+    if duplicates:
+        network.register_state_dict_post_hook(partial(_leave_out, duplicates))  # type: ignore[no-untyped-call]
+        network.register_load_state_dict_pre_hook(partial(_fill_in, duplicates))  # type: ignore[no-untyped-call]
     return network
 
 
-def _leave_out(again: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, about: Any) -> None:
-    for name in again:
+def _leave_out(
+    duplicates: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any
+) -> None:
+    for name in duplicates:
         state.pop(prefix + name, None)
 
 
-def _fill_in(again: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, *more: Any) -> None:
-    for name, first in again.items():
+def _fill_in(duplicates: dict[str, str], module: nn.Module, state: dict[str, Any], prefix: str, *more: Any) -> None:
+    for name, first in duplicates.items():
         if prefix + first in state:
             state.setdefault(prefix + name, state[prefix + first])

@@ -11,23 +11,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rbench.encoders.foreign import ACTIVATIONS, activation_of, after_pooling
-from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT, flow_missing
+from rbench.encoders.foreign import ACTIVATIONS, modules_after_pooling, read_activation
+from rbench.encoders.locate import TRANSFORM, TRANSFORM_ABOUT, why_no_flow
 from rbench.errors import ResourceError
 from rbench.schema import Pooling
+from rbench.system.own_code import failing_in
 
+# Part of the key of every job on an encoder with a transform (config/versions.py): raising it trains whitenings and
+# flows anew, and all that stands on them.
 VERSION = 1
 
-WEIGHTS = "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 
 
 class Transform(nn.Module):
@@ -56,28 +57,23 @@ class Transform(nn.Module):
         """Write weights and `module_config` to `folder`, each if there are any."""
         folder.mkdir(parents=True, exist_ok=True)
         if weights := {name: tensor.contiguous() for name, tensor in self.state_dict().items()}:
-            save_file(weights, folder / WEIGHTS)
+            save_file(weights, folder / WEIGHTS_FILE)
         if config := self.module_config():
             (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-class Chain(Transform):
-    """Applies transforms one after the other. `Linear`, `Dense`, `LayerNorm` and `Normalize` can be its steps.
+class TransformChain(Transform):
+    """Applies transforms one after the other. `LinearTransform`, `DenseTransform`, `LayerNormTransform` and
+    `NormalizeTransform` can be its steps.
 
     Args:
         steps: at least one; each takes vectors as long as the one before gives them.
-
-    Raises:
-        ValueError: a step takes vectors of another length.
     """
 
     KIND = "chain"
 
     def __init__(self, steps: Sequence[Transform]) -> None:
         super().__init__()
-        for before, step in pairwise(steps):
-            if step.width != before.dim:
-                raise ValueError(f"a {step.KIND} takes vectors of {step.width} numbers and gets {before.dim}")
         self.steps = nn.ModuleList(steps)
         self.width, self.dim = steps[0].width, steps[-1].dim
         self.requires_grad_(False)
@@ -96,7 +92,7 @@ class Chain(Transform):
         return vectors
 
 
-class Dense(Transform):
+class DenseTransform(Transform):
     """Computes f(x W^T + b), as a Dense module of sentence-transformers.
 
     Args:
@@ -137,7 +133,7 @@ class Dense(Transform):
         return mapped
 
 
-class LayerNorm(Transform):
+class LayerNormTransform(Transform):
     """Layer normalisation of vectors with `weight` and `bias`, each (width,)."""
 
     KIND = "layer-norm"
@@ -158,7 +154,7 @@ class LayerNorm(Transform):
         return normed
 
 
-class Normalize(Transform):
+class NormalizeTransform(Transform):
     """Scales vectors of `width` numbers to unit length."""
 
     KIND = "normalize"
@@ -174,7 +170,7 @@ class Normalize(Transform):
         return nn.functional.normalize(vectors, dim=1)
 
 
-class Linear(Dense):
+class LinearTransform(DenseTransform):
     """Computes x W^T + b. Its folder is also a Dense module of sentence-transformers.
 
     Args:
@@ -192,7 +188,7 @@ class Linear(Dense):
         return {}
 
 
-class Flow(Transform):
+class FlowTransform(Transform):
     """Maps sentence vectors u to Gaussian vectors z = f^-1(u), where u = f(z) (BERT-flow, Li et al. 2020, section 3.2).
 
     The layout is that of Glow (Kingma and Dhariwal 2018). Each level has steps of activation normalisation, permutation
@@ -217,7 +213,7 @@ class Flow(Transform):
 
     def __init__(self, width: int, levels: int, depth: int, hidden: int) -> None:
         super().__init__()
-        if lacking := flow_missing():
+        if lacking := why_no_flow():
             raise ResourceError(lacking)
         import normflows as nf
 
@@ -228,9 +224,10 @@ class Flow(Transform):
         steps: list[list[Any]] = []
         sizes: list[int] = []
         for _ in range(levels):
-            steps.append([part for _ in range(depth) for part in _flow_step(width, hidden)])
+            steps.append([part for _ in range(depth) for part in _build_flow_step(width, hidden)])
             sizes.append(width // 2)
             width -= width // 2
+        # `sizes` says how many dimensions go to z at each level, `width` how many are left for the next.
         sizes[-1] += width  # the last level is not halved
         # normflows counts levels from z, and within a level from z too.
         self.flow = nf.MultiscaleFlow(
@@ -261,7 +258,7 @@ class Flow(Transform):
         return logs
 
 
-def _flow_step(width: int, hidden: int) -> tuple[nn.Module, nn.Module, nn.Module]:
+def _build_flow_step(width: int, hidden: int) -> tuple[nn.Module, nn.Module, nn.Module]:
     """Make the parts of one step, in order from u to z. The coupling starts as the identity (Glow, section 3.3)."""
     import normflows as nf
 
@@ -270,10 +267,11 @@ def _flow_step(width: int, hidden: int) -> tuple[nn.Module, nn.Module, nn.Module
     return nf.flows.ActNorm((width,)), nf.flows.Permute(width), nf.flows.AffineCouplingBlock(shift, scale=False)
 
 
-def transform_of(folder: Path, pooling: Pooling, width: int, name: str = "encoder") -> Transform | None:
+def read_folder_transform(folder: Path, pooling: Pooling, width: int, name: str = "encoder") -> Transform | None:
     """Read what a model's folder has after its pooling, frozen: its modules, or its folder `TRANSFORM`; None: nothing.
 
-    One linear Dense module is a `Linear`. All other modules make a `Chain`, without a normalisation that ends them.
+    One linear Dense module is a `LinearTransform`. All other modules make a `TransformChain`, without a normalisation
+    that ends them.
 
     Args:
         folder: the model's.
@@ -284,51 +282,55 @@ def transform_of(folder: Path, pooling: Pooling, width: int, name: str = "encode
     Raises:
         ResourceError: as `read_transform`, or a module has no safetensors weights.
     """
-    parts = after_pooling(folder)
-    if not parts:
-        placed = folder / TRANSFORM
-        return read_transform(placed, pooling, name) if (placed / TRANSFORM_ABOUT).is_file() else None
-    if [kind for kind, _ in parts] == ["Dense"] and activation_of(parts[0][1]) == "Identity":
-        return read_transform(parts[0][1], pooling, name)
+    later_modules = modules_after_pooling(folder)
+    if not later_modules:
+        transform_folder = folder / TRANSFORM
+        return (
+            read_transform(transform_folder, pooling, name) if (transform_folder / TRANSFORM_ABOUT).is_file() else None
+        )
+    if [kind for kind, _ in later_modules] == ["Dense"] and read_activation(later_modules[0][1]) == "Identity":
+        return read_transform(later_modules[0][1], pooling, name)
     steps: list[Transform] = []
-    try:
-        for kind, part in parts:
-            now = steps[-1].dim if steps else width
-            about = {"kind": _KINDS[kind], "width": now, "activation": activation_of(part)}
-            steps.append(_restored(about, {} if kind == "Normalize" else load_file(part / WEIGHTS)))
-        return Chain(steps).eval()
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise ResourceError(
-            f"encoder `{name}`: the modules after the pooling in {folder} cannot be read ({type(error).__name__}: "
-            f"{error}). rbench reads safetensors only; `SentenceTransformer(FOLDER).save(OTHER)` writes them"
-        ) from error
+    remedy = "rbench reads safetensors only; `SentenceTransformer(FOLDER).save(OTHER)` writes them"
+    with failing_in(f"encoder `{name}`: the modules after the pooling in {folder}", remedy=remedy):
+        for kind, module_folder in later_modules:
+            step_width = steps[-1].dim if steps else width
+            about = {"kind": _KIND_OF_MODULE[kind], "width": step_width, "activation": read_activation(module_folder)}
+            steps.append(_restore(about, {} if kind == "Normalize" else load_file(module_folder / WEIGHTS_FILE)))
+        return TransformChain(steps).eval()
 
 
-_KINDS = {"Dense": Dense.KIND, "LayerNorm": LayerNorm.KIND, "Normalize": Normalize.KIND}
+_KIND_OF_MODULE = {
+    "Dense": DenseTransform.KIND,
+    "LayerNorm": LayerNormTransform.KIND,
+    "Normalize": NormalizeTransform.KIND,
+}
 """The kinds of transforms by those of sentence-transformers' modules."""
 
 
-def _restored(about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transform:
+def _restore(about: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Transform:
     """Return a transform, of what `Transform.about` says of it and its weights."""
     match about["kind"]:
-        case Linear.KIND:
+        case LinearTransform.KIND:
             weight = weights["linear.weight"]
-            return Linear(weight, weights.get("linear.bias", torch.zeros(len(weight))))
-        case Dense.KIND:
-            return Dense(weights["linear.weight"], weights.get("linear.bias"), about["activation"])
-        case LayerNorm.KIND:
-            return LayerNorm(weights["norm.weight"], weights["norm.bias"])
-        case Normalize.KIND:
-            return Normalize(about["width"])
-        case Chain.KIND:
+            return LinearTransform(weight, weights.get("linear.bias", torch.zeros(len(weight))))
+        case DenseTransform.KIND:
+            return DenseTransform(weights["linear.weight"], weights.get("linear.bias"), about["activation"])
+        case LayerNormTransform.KIND:
+            return LayerNormTransform(weights["norm.weight"], weights["norm.bias"])
+        case NormalizeTransform.KIND:
+            return NormalizeTransform(about["width"])
+        case TransformChain.KIND:
             steps = []
             for i, step in enumerate(about["steps"]):
-                start = f"steps.{i}."
-                own = {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
-                steps.append(_restored(step, own))
-            return Chain(steps)
-        case Flow.KIND:
-            flow = Flow(*(about[name] for name in ("width", "levels", "depth", "hidden")))
+                prefix = f"steps.{i}."
+                step_weights = {
+                    key.removeprefix(prefix): tensor for key, tensor in weights.items() if key.startswith(prefix)
+                }
+                steps.append(_restore(step, step_weights))
+            return TransformChain(steps)
+        case FlowTransform.KIND:
+            flow = FlowTransform(*(about[name] for name in ("width", "levels", "depth", "hidden")))
             flow.load_state_dict(weights)
             return flow
     raise ValueError(f"there is no step {about['kind']!r} after a pooling")
@@ -346,21 +348,15 @@ def read_transform(folder: Path, pooling: Pooling, name: str = "encoder") -> Tra
         ResourceError: the folder is damaged, holds an unknown kind, or was fitted on vectors of another pooling.
     """
     file = folder / TRANSFORM_ABOUT
-    try:
-        about: dict[str, Any] = {"kind": Linear.KIND}
+    with failing_in(f"encoder `{name}`: the {TRANSFORM} in {folder}"):
+        about: dict[str, Any] = {"kind": LinearTransform.KIND}
         if file.is_file():
             about = json.loads(file.read_text(encoding="utf-8"))
-        kind, fitted = about["kind"], about.get("pooling", pooling)
-        if kind not in (Linear.KIND, Chain.KIND, Flow.KIND):
-            raise ResourceError(f"encoder `{name}`: {file} is of kind {kind!r}, which this rbench does not read")
-        made = _restored(about, load_file(folder / WEIGHTS))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        fitted_pooling = about.get("pooling", pooling)
+        transform = _restore(about, load_file(folder / WEIGHTS_FILE))
+    if fitted_pooling != pooling:
         raise ResourceError(
-            f"encoder `{name}`: the {TRANSFORM} in {folder} cannot be read ({type(error).__name__}: {error})"
-        ) from error
-    if fitted != pooling:
-        raise ResourceError(
-            f"encoder `{name}`: its {made.KIND} transform was fitted on vectors of pooling {fitted} and it has "
-            f"pooling {pooling}; write `pooling: {fitted}`"
+            f"encoder `{name}`: its {transform.KIND} transform was fitted on vectors of pooling {fitted_pooling} and "
+            f"it has pooling {pooling}; write `pooling: {fitted_pooling}`"
         )
-    return made.requires_grad_(False)
+    return transform.requires_grad_(False)

@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.errors import ResourceError
+from rbench.system.own_code import failing_in
 
+# Part of the key of every attack that needs word vectors (config/versions.py): raise it if the same files give other
+# neighbours or cosines.
 VERSION = 1
 
-Floats = NDArray[np.float32]
-COUNTERFITTED = ("paragram.npy", "wordlist.pickle", "nn.npy")
+FloatRows = NDArray[np.float32]
+COUNTERFITTED_FILES = ("paragram.npy", "wordlist.pickle", "nn.npy")
 """The files read from TextAttack's word_embeddings/paragramcf. Its pickled tables of distances are not read."""
 
 
@@ -34,7 +37,7 @@ class WordVectors:
         ResourceError: the numbers of words and rows differ, or the matrix has infinite values or NaN.
     """
 
-    def __init__(self, words: Sequence[str], matrix: Floats, neighbours: NDArray[Any] | None = None) -> None:
+    def __init__(self, words: Sequence[str], matrix: FloatRows, neighbours: NDArray[Any] | None = None) -> None:
         if matrix.ndim != 2 or len(words) != len(matrix):
             raise ResourceError(f"word vectors: {len(words)} words and a matrix of shape {matrix.shape}")
         self.words = list(words)
@@ -45,7 +48,7 @@ class WordVectors:
         for i, word in enumerate(self.words):
             self.index.setdefault(word, i)
         norms = np.linalg.norm(self.matrix, axis=1, keepdims=True)
-        self.unit: Floats = self.matrix / np.maximum(norms, 1e-12)
+        self.unit: FloatRows = self.matrix / np.maximum(norms, 1e-12)
         self._squares = (norms[:, 0] ** 2).astype(np.float64)
         self._ready = neighbours
         self._near: dict[int, NDArray[np.int64]] = {}
@@ -60,10 +63,20 @@ class WordVectors:
         """
         if self._ready is not None and k < self._ready.shape[1]:
             return np.asarray(self._ready[i, 1 : k + 1], dtype=np.int64)
-        known = self._near.get(i)
-        if known is None or len(known) < min(k, len(self.words) - 1):
-            known = self._near[i] = self._search(i, max(k, 50))
-        return known[:k]
+        if not self.knows_nearest(i, k):
+            self.search_nearest([i], k)
+        return self._near[i][:k]
+
+    def knows_nearest(self, i: int, k: int) -> bool:
+        """Return whether `nearest_ids` finds the words in a table, or has searched for them before."""
+        if self._ready is not None and k < self._ready.shape[1]:
+            return True
+        return i in self._near and len(self._near[i]) >= min(k, len(self.words) - 1)
+
+    def search_nearest(self, ids: Sequence[int], k: int) -> None:
+        """Search the words nearest to each of several words, which reads the vectors of all words only once."""
+        for i, products in zip(ids, (self.matrix @ self.matrix[ids].T).T, strict=True):
+            self._near[i] = self._rank_nearest(i, products, max(k, 50))
 
     def most_similar(self, i: int, k: int) -> list[tuple[int, float]]:
         """Return the `k` words with the largest cosines with word `i`, without `i`: their indices and cosines.
@@ -71,29 +84,30 @@ class WordVectors:
         The largest comes first, of equal cosines the smaller index. On vectors of unit length these are `nearest_ids`,
         which goes by distance.
         """
-        rough = self.unit @ self.unit[i]
-        rough[i] = -np.inf
-        pool = np.argpartition(-rough, min(k + 32, len(rough) - 1))[: k + 33]
-        pool = np.sort(pool[pool != i])
-        exact = self.unit[pool].astype(np.float64) @ self.unit[i].astype(np.float64)
-        best = np.argsort(-exact, kind="stable")[:k]
-        return [(int(pool[j]), float(exact[j])) for j in best]
+        cosines = self.unit @ self.unit[i]
+        cosines[i] = -np.inf
+        candidates = np.argpartition(-cosines, min(k + 32, len(cosines) - 1))[: k + 33]
+        candidates = np.sort(candidates[candidates != i])
+        exact_cosines = self.unit[candidates].astype(np.float64) @ self.unit[i].astype(np.float64)
+        best = np.argsort(-exact_cosines, kind="stable")[:k]
+        return [(int(candidates[j]), float(exact_cosines[j])) for j in best]
 
-    def _search(self, i: int, k: int) -> NDArray[np.int64]:
-        rough = self._squares - 2.0 * (self.matrix @ self.matrix[i])  # squared distance minus a constant, in float32
-        rough[i] = -np.inf
+    def _rank_nearest(self, i: int, products: FloatRows, k: int) -> NDArray[np.int64]:
+        """Return the `k` words nearest to word `i`, whose products with the vectors of all words are `products`."""
+        distances = self._squares - 2.0 * products  # squared distance minus a constant, in float32
+        distances[i] = -np.inf
         # In float32 near neighbours may change places, so 32 extra candidates are compared exactly. They are sorted by
         # index first, so that the stable sort below keeps this order for ties.
-        pool = np.argpartition(rough, min(k + 32, len(rough) - 1))[: k + 33]
-        pool = np.sort(pool[pool != i])
-        exact = ((self.matrix[pool].astype(np.float64) - self.matrix[i]) ** 2).sum(axis=1)
-        return pool[np.argsort(exact, kind="stable")][:k].astype(np.int64)
+        candidates = np.argpartition(distances, min(k + 32, len(distances) - 1))[: k + 33]
+        candidates = np.sort(candidates[candidates != i])
+        exact_distances = ((self.matrix[candidates].astype(np.float64) - self.matrix[i]) ** 2).sum(axis=1)
+        return candidates[np.argsort(exact_distances, kind="stable")][:k].astype(np.int64)
 
 
 # ------------------------------------------------------------------------------------------------------------ files
 
 
-def vector_files(place: Path) -> list[Path]:
+def find_vector_files(place: Path) -> list[Path]:
     """Return the files to read at `place`, a folder or a file. Raises ResourceError if a folder has no word vectors."""
     if place.is_file():
         return [place]
@@ -112,14 +126,12 @@ def read_vectors(place: Path) -> WordVectors:
     Raises:
         ResourceError: there are no such files, or they are damaged; names the file and line.
     """
-    files = vector_files(place)
-    try:
+    files = find_vector_files(place)
+    with failing_in(files[0]):
         if len(files) == 2:
             matrix = np.load(files[0], allow_pickle=False).astype(np.float32)
             return WordVectors(files[1].read_text(encoding="utf-8").splitlines(), matrix)
         return (_read_binary if files[0].suffix == ".bin" else _read_text)(files[0])
-    except (OSError, ValueError) as error:
-        raise ResourceError(f"{files[0]}: cannot be read as word vectors: {error}") from error
 
 
 def _read_text(path: Path) -> WordVectors:
@@ -134,24 +146,18 @@ def _read_text(path: Path) -> WordVectors:
                 continue
             width = width or len(parts) - 1
             word = " ".join(parts[:-width])
-            try:
+            with failing_in(f"{path}:{number}"):
                 rows.append(np.array(parts[-width:], dtype=np.float32))
-            except ValueError as error:
-                raise ResourceError(f"{path}:{number}: not a word and {width} numbers") from error
             if not word or len(rows[-1]) != width:
                 raise ResourceError(f"{path}:{number}: not a word and {width} numbers")
             words.append(word)
-    if not rows:
-        raise ResourceError(f"{path}: no word vectors in it")
     return WordVectors(words, np.stack(rows))
 
 
 def _read_binary(path: Path) -> WordVectors:
     with path.open("rb") as file:
         header = file.readline(100).split()
-        if len(header) != 2 or not all(part.isdigit() for part in header):
-            raise ResourceError(f"{path}: not a binary word2vec file, which starts with two numbers")
-        count, width = int(header[0]), int(header[1])
+        count, width = map(int, header)
         if count * (width * 4 + 2) > path.stat().st_size + 2:
             raise ResourceError(f"{path}: the file is shorter than its header says ({count} words of {width} numbers)")
         words, matrix = [], np.empty((count, width), dtype=np.float32)
@@ -160,8 +166,6 @@ def _read_binary(path: Path) -> WordVectors:
             while (byte := file.read(1)) not in (b" ", b""):
                 word += byte if byte != b"\n" else b""
             data = file.read(4 * width)
-            if len(data) != 4 * width:
-                raise ResourceError(f"{path}: the file ends in the middle of word {row + 1} of {count}")
             words.append(word.decode("utf-8", errors="replace"))
             matrix[row] = np.frombuffer(data, dtype="<f4")
     return WordVectors(words, matrix)
@@ -182,14 +186,12 @@ def read_counterfitted(folder: Path) -> WordVectors:
     Raises:
         ResourceError: a file is missing or damaged.
     """
-    try:
-        matrix = np.load(folder / COUNTERFITTED[0], allow_pickle=False).astype(np.float32)
-        neighbours = np.load(folder / COUNTERFITTED[2], allow_pickle=False, mmap_mode="r")
-        with (folder / COUNTERFITTED[1]).open("rb") as file:
+    with failing_in(folder, remedy="It has not TextAttack's word vectors"):
+        matrix = np.load(folder / COUNTERFITTED_FILES[0], allow_pickle=False).astype(np.float32)
+        neighbours = np.load(folder / COUNTERFITTED_FILES[2], allow_pickle=False, mmap_mode="r")
+        with (folder / COUNTERFITTED_FILES[1]).open("rb") as file:
             index = _PlainUnpickler(file).load()
         words = [""] * len(matrix)
         for word, i in index.items():
             words[i] = word
-    except (OSError, ValueError, IndexError, TypeError, AttributeError, EOFError, pickle.UnpicklingError) as error:
-        raise ResourceError(f"{folder}: cannot be read as TextAttack's word vectors: {error}") from error
     return WordVectors(words, matrix, neighbours)

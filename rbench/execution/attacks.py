@@ -14,28 +14,29 @@ import numpy as np
 from rbench import score
 from rbench.errors import JobError, ModelChangedError
 from rbench.execution.cluster.membership import Lease
-from rbench.execution.cluster.scheduler import CHUNK, chunks
-from rbench.execution.inputs import Context, Inputs, Source, endpoint_of, victim_hash
+from rbench.execution.cluster.scheduler import CHUNK, count_chunks
+from rbench.execution.inputs import JobInputs, ProvenanceMaker, RunContext, endpoint_of, victim_hash
 from rbench.schema import AttackJob, Digest, Job, Outcome, Record, Score, error_kind
 from rbench.schema.results import error_line
-from rbench.store.runs import Parts
+from rbench.store.runs import PartialOutcomes
 from rbench.tasks import Example
 
 TOLERATED = 0.1
 """Maximum share of a job's examples that may error. With more, too few remain and the job fails."""
 
-SUSPECT = 2
+DEATHS_TO_ISOLATE = 2
 """Processes that died with one chunk, after which its job's examples are attacked in worker processes only."""
 
 
 def sample(examples: list[Example], n: int, seed: int, task: str) -> list[Example]:
     """Return the first `n` of a permutation of `examples` seeded by (seed, task). A larger n extends the sample."""
+    # Seeded by the task alone: every encoder and attack gets the same examples, so that they are compared in pairs.
     digest = hashlib.sha256(f"sample:{seed}:{task}".encode()).digest()
     generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:8], "big")))
     return [examples[i] for i in generator.permutation(len(examples))[:n]]
 
 
-def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Record | None:
+def attack(job: Job, spec: AttackJob, context: RunContext, source: ProvenanceMaker) -> Record | None:
     """Attack the examples that have no outcome yet, and store each outcome as soon as it is there.
 
     Returns None if other processes still attack some of the examples. The one that ends last makes the record.
@@ -49,59 +50,61 @@ def attack(job: Job, spec: AttackJob, context: Context, source: Source) -> Recor
         chosen = sample_split(data, "train", spec.num_examples, job.seed)
     else:
         chosen = sample(data.split(spec.split), spec.num_examples, job.seed, spec.task.name)
-    inputs = Inputs(job, context)
-    attack_task = _attack_task(job, spec, context, inputs)
-    opened = {
+    inputs = JobInputs(job, context)
+    attack_task = _build_attack_task(job, spec, context, inputs)
+    input_hashes = {
         "weights_hash": victim_hash(inputs),
         "resources": inputs.hashes(spec.resources, spec.resource_fingerprints),
     }
     inputs.check()  # the hashes must be those of the opened files
-    cell = Cell(job, chosen, context)
-    context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
-    with closing(cell):
-        left = len(chosen) - len(cell.outcomes)
-        apart = context.team.died(job) >= SUSPECT
+    writer = OutcomeWriter(job, chosen, context)
+    context.progress.update(len(writer.outcomes), len(chosen), _format_asr(writer.outcomes.values()))
+    with closing(writer):
+        missing = len(chosen) - len(writer.outcomes)
+        isolated = context.team.died(job) >= DEATHS_TO_ISOLATE
         try:
-            for outcome in context.workers.run(attack_task, cell.examples(), left, apart=apart):
-                cell.append(outcome)
-                context.progress.update(len(cell.outcomes), len(chosen), _tally(cell.outcomes.values()))
+            # `examples` is lazy: a chunk is leased only when workers ask for its first example.
+            for outcome in context.workers.run(attack_task, writer.examples(), missing, apart=isolated):
+                writer.append(outcome)
+                context.progress.update(len(writer.outcomes), len(chosen), _format_asr(writer.outcomes.values()))
         except ModelChangedError:
-            cell.discard()  # nobody knows which of them are of the other model
+            writer.discard()  # nobody knows which of them are of the other model
             raise
-    kept = cell.complete
-    if kept is None or context.team.take(job) is None:
+    all_outcomes = writer.complete
+    if all_outcomes is None or context.team.take(job) is None:
         return None
     # Another process may have merged the chunks after this one looked and before it took the lease.
-    if (already := context.store.look(job).record) is not None and _whole(already):
-        return already
-    stored = cell.merge(kept)
+    if (existing := context.store.look(job).record) is not None and _is_final(existing):
+        return existing
+    # Merged before errors are counted: a job that fails keeps its outcomes, and only the errored ones are tried again.
+    stored = writer.merge(all_outcomes)
     where = context.store.folder(job).relative_to(context.store.root) / "outcomes.jsonl"
-    _check_errors(kept, where, quoting=context.store.texts)
+    _check_errors(all_outcomes, where, quoting=context.store.texts)
     return Record(
         job=job,
         status="complete",
-        scores=_scores(kept, spec),
-        counts=score.attack_counts(kept),
-        health=score.attack_health(kept),
+        scores=_build_scores(all_outcomes, spec),
+        counts=score.attack_counts(all_outcomes),
+        health=score.attack_health(all_outcomes),
         provenance=source(
             dataset_fingerprint=data.fingerprint,
             backend=context.workers.backend(attack_task),
             max_seconds=context.workers.config.max_seconds,
-            **opened,
+            **input_hashes,
         ),
         outcomes=stored,
     )
 
 
-def _whole(record: Record) -> bool:
+def _is_final(record: Record) -> bool:
     """Whether a record needs not be made again."""
-    return record.status == "complete" and score.lacking(record) is None
+    return record.status == "complete" and score.record_problem(record) is None
 
 
-def _scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]:
+def _build_scores(outcomes: Collection[Outcome], spec: AttackJob) -> tuple[Score, ...]:
     """Return the metrics of the attacked sample; of STS pairs also errors and correlations, before and after."""
     scores = tuple(score.attack_scores(outcomes, oracle=spec.task.has_oracle).values())
-    return scores + (score.Deviations.of(outcomes).scores() if spec.task.of_kind.has_scores else ())
+    return scores + (score.StsDeviations.of(outcomes).scores() if spec.task.of_kind.has_scores else ())
 
 
 def _check_errors(
@@ -116,8 +119,9 @@ def _check_errors(
     errors = [outcome.error or "" for outcome in outcomes if _counts_as_error(outcome)]
     kinds = Counter(map(error_kind, errors))
     if kinds.total() > TOLERATED * len(outcomes):
-        named = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
-        first = f" The first: {line}." if quoting and (line := error_line(errors[0])) else ""
+        named = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0])))
+        line = error_line(errors[0]) if quoting else ""
+        first = f" The first: {line}." if line else ""
         raise JobError(
             f"{kinds.total()} of {len(outcomes)} examples errored ({named}), more than a tenth.{first} "
             f"Their errors are in {place}; run the same command again to attack them again."
@@ -129,7 +133,7 @@ def _counts_as_error(outcome: Outcome) -> bool:
     return outcome.status == "errored" and not outcome.timed_out
 
 
-def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) -> Any:
+def _build_attack_task(job: Job, spec: AttackJob, context: RunContext, inputs: JobInputs) -> Any:
     """Put together what a worker needs: the victim and the resources. A masked LM that rbench trained is in the cache.
 
     Workers keep resources from one attack to the next, so they get all resources of the suite.
@@ -150,7 +154,7 @@ def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) ->
         seed=job.seed,
         victim=victim,
         name=context.plan.job(job.needs["victim"]).name,
-        given=inputs.existing(),
+        given=inputs.existing_classifier(),
         resources=context.resources,
         places=tuple(sorted(places.items())),
         digest=module.digest if module is not None else None,
@@ -159,22 +163,24 @@ def _attack_task(job: Job, spec: AttackJob, context: Context, inputs: Inputs) ->
     )
 
 
-def _tally(outcomes: Any) -> str:
+def _format_asr(outcomes: Any) -> str:
     statuses: list[str] = [outcome.status for outcome in outcomes]
     hit, missed = statuses.count("succeeded"), statuses.count("failed")
     return f"ASR {100 * hit / (hit + missed):.0f}% of {hit + missed}" if hit + missed else ""
 
 
-class Cell:
+class OutcomeWriter:
     """What is done of a job, and what this process may do.
 
     Args:
         chosen: the job's examples. Their order is that of the job's outcomes in the end.
     """
 
-    def __init__(self, job: Job, chosen: Sequence[Example], context: Context) -> None:
+    def __init__(self, job: Job, chosen: Sequence[Example], context: RunContext) -> None:
         self._job, self._chosen, self._context, self._team = job, chosen, context, context.team
-        self._parts = Parts(context.store, job, {one.id for one in chosen}, context.team.member.id, self._counts)
+        self._parts = PartialOutcomes(
+            context.store, job, {example.id for example in chosen}, context.team.member.id, self._counts
+        )
         self._open: dict[str, tuple[Lease, set[str]]] = {}
         self._told = 0
         self._look()
@@ -188,8 +194,8 @@ class Cell:
     def complete(self) -> list[Outcome] | None:
         """The outcomes of all examples, in their order; None while some are missing."""
         self._look()
-        found = [self.outcomes.get(one.id) for one in self._chosen]
-        return [one for one in found if one is not None] if None not in found else None
+        outcomes = [self.outcomes[example.id] for example in self._chosen if example.id in self.outcomes]
+        return outcomes if len(outcomes) == len(self._chosen) else None
 
     def examples(self) -> Iterator[Example]:
         """Take chunk after chunk that no other process has. Yields the examples of each that have no outcome yet.
@@ -199,20 +205,20 @@ class Cell:
 
         Raises JobError if too many processes died with a chunk.
         """
-        for number in range(chunks(len(self._chosen))):
+        for number in range(count_chunks(len(self._chosen))):
             chunk = self._chosen[number * CHUNK : (number + 1) * CHUNK]
             if not self._missing(chunk):
                 continue
             self._look()  # whether those who died with this chunk had got further
-            left = len(self._missing(chunk))
-            lease = self._team.take(self._job, f"{number:04}", done=f"all but {left}") if left else None
+            num_missing = len(self._missing(chunk))
+            lease = self._team.take(self._job, f"{number:04}", done=f"all but {num_missing}") if num_missing else None
             if lease is None:
                 continue
             self._team.check_deaths(self._job, f"examples {number * CHUNK + 1} to {number * CHUNK + len(chunk)}")
             self._look()  # what the last holder had done
             if missing := self._missing(chunk):
-                self._open[missing[0].id] = lease, {one.id for one in missing}
-                yield from sorted(missing, key=lambda one: one.length, reverse=True)
+                self._open[missing[0].id] = lease, {example.id for example in missing}
+                yield from sorted(missing, key=lambda example: example.length, reverse=True)
             else:
                 lease.give_back()
 
@@ -243,7 +249,7 @@ class Cell:
         return self._parts.merge(outcomes)
 
     def _missing(self, chunk: Sequence[Example]) -> list[Example]:
-        return [one for one in chunk if one.id not in self.outcomes]
+        return [example for example in chunk if example.id not in self.outcomes]
 
     def _look(self) -> None:
         self._parts.look()
@@ -258,4 +264,4 @@ class Cell:
         """
         if outcome.timed_out:
             return True
-        return writer is not None and (writer == self._team.member.id or self._team.members.alive(writer))
+        return writer is not None and (writer == self._team.member.id or self._team.members.is_alive(writer))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rbench.errors import JobError
-from rbench.execution.inputs import Context, Inputs, Source, own, victim_hash, victim_of
-from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
+from rbench.execution.inputs import JobInputs, ProvenanceMaker, RunContext, encoder_as_trained, open_victim, victim_hash
+from rbench.measures._context import EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext, VictimRef
 from rbench.schema import AS_IS, AdversarialSet, Job, MeasuredRow, MeasureJob, Outcome, Record
 from rbench.store.weights import weights_hash
 from rbench.tasks import SetData, TaskData, adversarial
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from rbench.encoders.classifier import EncoderClassifier
     from rbench.encoders.sentence import RememberedVectors
 
+# Part of the key of every measure's job (config/versions.py): raise it if measures are given other rows, weights or
+# contexts. All stored measures are then computed anew.
 VERSION = 1
 USES = ()
 
 
-class Given(NamedTuple):
+class MeasureInputs(NamedTuple):
     """What a measure's `run` is given, and what the record says of it afterwards."""
 
     context: Any
@@ -36,33 +38,34 @@ class Given(NamedTuple):
     """Returns further counts for the record."""
 
 
-def measure(job: Job, spec: MeasureJob, context: Context, source: Source) -> Record:
+def measure(job: Job, spec: MeasureJob, context: RunContext, source: ProvenanceMaker) -> Record:
     """Run the measure that the spec names, and store what it returns.
 
     Outcomes replace those of a run that was killed: another machine may not build the same to the last bit.
     """
-    own: Any = context.modules["measures", spec.what.name].open()
-    options = own.Options.model_validate(spec.what.options)
-    inputs = Inputs(job, context)
-    given = _GIVEN[spec.of](job, spec, inputs, context)
-    found = own.computed(options, given.context)
-    _check_finite(found, context.modules["measures", spec.what.name].path)
+    module: Any = context.modules["measures", spec.what.name].open()
+    options = module.Options.model_validate(spec.what.options)
+    inputs = JobInputs(job, context)
+    measure_inputs = _OPENERS[spec.of](job, spec, inputs, context)
+    results = module.computed(options, measure_inputs.context)
+    _check_finite(results, context.modules["measures", spec.what.name].path)
+    # Only now: files that were replaced while the measure read them may have changed what it returned.
     inputs.check(ask=True)
     context.store.read(job).check_owner()
     write: Any = getattr(context.store, f"write_{spec.stores}")
     return Record(
         job=job,
         status="complete",
-        scores=found.scores,
-        counts=found.counts | given.counts(),
-        provenance=source(**({"dataset_fingerprint": spec.data_fingerprint} | given.evidence())),
-        **{spec.stores: write(job, found.lines)},
+        scores=results.scores,
+        counts=results.counts | measure_inputs.counts(),
+        provenance=source(**({"dataset_fingerprint": spec.data_fingerprint} | measure_inputs.evidence())),
+        **{spec.stores: write(job, results.lines)},
     )
 
 
-def _check_finite(found: Measured, path: Path) -> None:
+def _check_finite(results: Measured, path: Path) -> None:
     """Raise JobError where a row has a number that is not finite: no table can show it."""
-    for i, row in enumerate(found.lines, 1):
+    for i, row in enumerate(results.lines, 1):
         for name, value in row.numbers.items() if isinstance(row, MeasuredRow) else ():
             if value is not None and not math.isfinite(value):
                 raise JobError(
@@ -71,7 +74,7 @@ def _check_finite(found: Measured, path: Path) -> None:
                 )
 
 
-def _shared(spec: MeasureJob, data: TaskData, context: Context) -> dict[str, Any]:
+def _common_fields(spec: MeasureJob, data: TaskData, context: RunContext) -> dict[str, Any]:
     """Return what all contexts have in common."""
     return {
         "task": spec.task,
@@ -81,7 +84,7 @@ def _shared(spec: MeasureJob, data: TaskData, context: Context) -> dict[str, Any
     }
 
 
-def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+def _encoder_inputs(job: Job, spec: MeasureJob, inputs: JobInputs, context: RunContext) -> MeasureInputs:
     """Open an encoder as it is. The network stays in memory for the next job with the same one, with its vectors."""
     from rbench import encoders
     from rbench.encoders.sentence import RememberedVectors
@@ -99,44 +102,47 @@ def _encoder(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Gi
         if encoder.random_weights:  # they lie nowhere, because they were drawn for this job
             from rbench.encoders import random_weights
 
-            weights = random_weights.weights_hash(network.encoder)
+            weights = random_weights.hash_encoder_weights(network.encoder)
         else:
             weights = inputs.hash_of("encoder", place)
         profile = spec.resources
-        found = inputs.hashes(profile, spec.resource_fingerprints) if profile is not None else {}
-        return {"weights_hash": weights, "resources": found}
+        resource_hashes = inputs.hashes(profile, spec.resource_fingerprints) if profile is not None else {}
+        return {"weights_hash": weights, "resources": resource_hashes}
 
-    given = EncoderContext(
-        **_shared(spec, data, context),
+    encoder_context = EncoderContext(
+        **_common_fields(spec, data, context),
         name=job.parts[0],
         encoder=network.encoder,
         resources=inputs.resources(spec.resources),
         data=data,
         remembered=network,
+        file=lambda kind, name: context.modules[kind, name].open(),
     )
-    return Given(given, evidence)
+    return MeasureInputs(encoder_context, evidence)
 
 
-def _victim(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+def _victim_inputs(job: Job, spec: MeasureJob, inputs: JobInputs, context: RunContext) -> MeasureInputs:
     """Open a victim, and the set that it classifies."""
-    found = _opened_set(job, spec, context)
-    data = context.task(spec.task) if found is not None else context.data(spec.task, spec.data_fingerprint, spec.split)
-    given = VictimContext(
-        **_shared(spec, data, context),
+    set_data = _load_set(job, spec, context)
+    data = (
+        context.task(spec.task) if set_data is not None else context.data(spec.task, spec.data_fingerprint, spec.split)
+    )
+    victim_context = VictimContext(
+        **_common_fields(spec, data, context),
         seed=job.seed,
-        victim=victim_of(inputs, spec.task, context),
-        set=found,
+        victim=open_victim(inputs, spec.task, context),
+        set=set_data,
         file=lambda kind, name: context.modules[kind, name].open(),
     )
 
     def evidence() -> dict[str, Any]:
-        own = {"dataset_fingerprint": found.fingerprint} if found is not None else {}
-        return {**own, "weights_hash": victim_hash(inputs)}
+        set_fields = {"dataset_fingerprint": set_data.fingerprint} if set_data is not None else {}
+        return {**set_fields, "weights_hash": victim_hash(inputs)}
 
-    return Given(given, evidence, lambda: _kept_out(job, spec, context))
+    return MeasureInputs(victim_context, evidence, lambda: _count_kept_out(job, spec, context))
 
 
-def _opened_set(job: Job, spec: MeasureJob, context: Context) -> SetData | None:
+def _load_set(job: Job, spec: MeasureJob, context: RunContext) -> SetData | None:
     """Return the set of a job, which planning found or an attack of the RUN makes; None where the job has none.
 
     Raises JobError where it is no longer the planned one.
@@ -146,18 +152,22 @@ def _opened_set(job: Job, spec: MeasureJob, context: Context) -> SetData | None:
     if "attack" in job.needs:
         assert isinstance(spec.set, AdversarialSet)
         attack = context.plan.job(job.needs["attack"])
-        rows = [adversarial.row_of(outcome) for outcome in adversarial.kept(context.store.outcomes(attack))]
+        rows = [
+            adversarial.build_row(outcome) for outcome in adversarial.select_outcomes(context.store.outcomes(attack))
+        ]
         if not rows:
             raise JobError(f"{attack.name} has no outcome to make a set of: all of its examples errored")
-        return adversarial.set_of(spec.set, spec.task, rows, attack.name)
-    asked = next(one for one in context.sets[spec.task.name] if one.set == spec.set)
-    found = context.set(asked, spec.task)
-    if found.fingerprint != spec.data_fingerprint:
-        raise JobError(f"{asked.folder or asked.set.name} changed while the run was under way; run the command again")
-    return found
+        return adversarial.build_set(spec.set, spec.task, rows, attack.name)
+    asked_set = next(candidate for candidate in context.sets[spec.task.name] if candidate.set == spec.set)
+    set_data = context.set(asked_set, spec.task)
+    if set_data.fingerprint != spec.data_fingerprint:
+        raise JobError(
+            f"{asked_set.folder or asked_set.set.name} changed while the run was under way; run the command again"
+        )
+    return set_data
 
 
-def _kept_out(job: Job, spec: MeasureJob, context: Context) -> dict[str, int]:
+def _count_kept_out(job: Job, spec: MeasureJob, context: RunContext) -> dict[str, int]:
     """Count the rows that a set kept out of the victim's training and out of its validation."""
     trained = context.plan.job(job.needs["victim"]).tuning
     if trained is None or spec.set is None:
@@ -167,16 +177,16 @@ def _kept_out(job: Job, spec: MeasureJob, context: Context) -> dict[str, int]:
     return {f"{split}_kept_out": dropped.get(reason, 0) for split, reason in reasons.items()}
 
 
-def _training(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+def _training_inputs(job: Job, spec: MeasureJob, inputs: JobInputs, context: RunContext) -> MeasureInputs:
     """Open an encoder that a job trained, with what its training needed."""
     trained = context.plan.job(job.needs["encoder"]).pretraining
     assert trained is not None and trained.encoder.train is not None
-    folder, encoder = Path(inputs.open(inputs.made("encoder"))), trained.encoder.name
+    folder, encoder = Path(inputs.open(inputs.made_weights("encoder"))), trained.encoder.name
     data = context.data(spec.task, spec.data_fingerprint, spec.split)
-    given = TrainedContext(
-        **_shared(spec, data, context),
+    trained_context = TrainedContext(
+        **_common_fields(spec, data, context),
         seed=job.seed,
-        spec=own(trained, context),
+        spec=encoder_as_trained(trained, context),
         weights=folder,
         data=data,
         device=context.device,
@@ -185,56 +195,62 @@ def _training(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> G
     )
 
     def evidence() -> dict[str, Any]:
-        asked, kinds = trained.resources, trained.resource_fingerprints
-        found = {} if asked is None else inputs.hashes(asked, kinds, encoder)
-        return {"weights_hash": weights_hash(folder), "resources": found}
+        resource_set, kinds = trained.resources, trained.resource_fingerprints
+        resource_hashes = {} if resource_set is None else inputs.hashes(resource_set, kinds, encoder)
+        return {"weights_hash": weights_hash(folder), "resources": resource_hashes}
 
-    return Given(given, evidence)
+    return MeasureInputs(trained_context, evidence)
 
 
-def _victims(job: Job, spec: MeasureJob, inputs: Inputs, context: Context) -> Given:
+def _victims_inputs(job: Job, spec: MeasureJob, inputs: JobInputs, context: RunContext) -> MeasureInputs:
     """Read what an attack made of the texts of all victims, which are opened one after the other."""
     victims = tuple(
-        Asked(encoder, context.plan.draw(encoder).encoder, strategy.label)
+        VictimRef(encoder, context.plan.draw(encoder).encoder, strategy.label)
         for encoder in spec.encoders
         for strategy in spec.strategies
         if MeasureJob.role("victim", encoder, strategy.label) in job.needs  # a strategy may be for some encoders alone
     )
-    victims += tuple(Asked(name, name, AS_IS) for name in spec.existing)
+    victims += tuple(VictimRef(name, name, AS_IS) for name in spec.existing)
 
-    def victim(of: Asked) -> EncoderClassifier:
-        return victim_of(inputs, spec.task, context, MeasureJob.role("victim", of.label, of.finetune))  # type: ignore[no-any-return]
+    def victim(victim_ref: VictimRef) -> EncoderClassifier:
+        return open_victim(inputs, spec.task, context, MeasureJob.role("victim", victim_ref.label, victim_ref.finetune))  # type: ignore[no-any-return]
 
-    data = context.data(spec.task, spec.data_fingerprint, spec.split)
-    given = MeasureContext(
-        **_shared(spec, data, context),
+    found = _load_set(job, spec, context)
+    data = context.task(spec.task) if found is not None else context.data(spec.task, spec.data_fingerprint, spec.split)
+    measure_context = MeasureContext(
+        **_common_fields(spec, data, context),
         attack=spec.attack or "",
         seed=job.seed,
         victims=victims,
-        outcomes={of: _outcomes(job, of, context) for of in victims},
+        outcomes={victim_ref: _load_outcomes(job, victim_ref, context) for victim_ref in victims},
         victim=victim,
+        set=found,
+        file=lambda kind, name: context.modules[kind, name].open(),
+        resources=inputs.resources(spec.resources),
     )
-    return Given(given)
+
+    def evidence() -> dict[str, Any]:
+        own = {"dataset_fingerprint": found.fingerprint} if found is not None else {}
+        resource_set = spec.resources
+        if resource_set is None:
+            return own
+        return {**own, "resources": inputs.hashes(resource_set, spec.resource_fingerprints)}
+
+    return MeasureInputs(measure_context, evidence)
 
 
-def _outcomes(job: Job, of: Asked, context: Context) -> tuple[Outcome, ...]:
-    """Return what the attack made of a victim's texts, by example. Raises JobError where the texts are not there."""
-    attack = context.plan.job(job.needs[MeasureJob.role("attack", of.label, of.finetune)])
+def _load_outcomes(job: Job, victim_ref: VictimRef, context: RunContext) -> tuple[Outcome, ...]:
+    """Return what the attack made of a victim's texts, by example. Raises JobError where the attack has no record."""
+    attack = context.plan.job(job.needs[MeasureJob.role("attack", victim_ref.label, victim_ref.finetune)])
     if context.store.record(attack) is None:
         raise JobError(f"{attack.name} has no record; run the same command again")
-    found = sorted(context.store.outcomes(attack), key=lambda one: one.example_id)
-    if any(one.original is None for one in found):
-        raise JobError(
-            f"{attack.name} has outcomes without texts, which {job.name} needs. Run the suite in another --out "
-            "without --no-texts."
-        )
-    return tuple(found)
+    return tuple(sorted(context.store.outcomes(attack), key=lambda outcome: outcome.example_id))
 
 
-_GIVEN: dict[str, Callable[[Job, MeasureJob, Inputs, Context], Given]] = {
-    "encoders": _encoder,
-    "victims": _victim,
-    "trainings": _training,
-    "attacks": _victims,
-    "tasks": _victims,
+_OPENERS: dict[str, Callable[[Job, MeasureJob, JobInputs, RunContext], MeasureInputs]] = {
+    "encoders": _encoder_inputs,
+    "victims": _victim_inputs,
+    "trainings": _training_inputs,
+    "attacks": _victims_inputs,
+    "tasks": _victims_inputs,
 }

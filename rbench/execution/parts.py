@@ -7,13 +7,15 @@ from typing import Any
 
 from rbench.schema import PART_ACCURACY, PART_ROWS, Score
 from rbench.score import wilson
-from rbench.system.progress import counting
+from rbench.system.progress import count_steps
 from rbench.tasks import TaskData, parts
 
+# Part of the key of every job that scores parts of a task (config/versions.py). If what this file computes changes,
+# raise it: such jobs are then run anew. tests/golden holds the values.
 VERSION = 1
 
 
-def by_part(victim: Any, data: TaskData, progress: Callable[[int, int, str], None]) -> tuple[Score, ...]:
+def score_parts(victim: Any, data: TaskData, progress: Callable[[int, int, str], None]) -> tuple[Score, ...]:
     """Return the accuracy on each part of the test split that is there, with its Wilson interval.
 
     Args:
@@ -24,19 +26,21 @@ def by_part(victim: Any, data: TaskData, progress: Callable[[int, int, str], Non
     from rbench.encoders.classify import classify
 
     tested = data.split("test")
-    told = counting(progress, len(tested), f"test: {len(tested)} texts")
-    said = classify(victim, [example.texts for example in tested], progress=told).labels
-    right: dict[str, list[bool]] = {}
-    for example, label in zip(tested, said, strict=True):
-        right.setdefault(parts.part_of(example), []).append(int(label) == example.label)
-    return tuple(_score(part.name, right[part.name]) for part in data.spec.parts if part.name in right)
+    report_progress = count_steps(progress, len(tested), f"test: {len(tested)} texts")
+    labels = classify(victim, [example.texts for example in tested], progress=report_progress).labels
+    hits_by_part: dict[str, list[bool]] = {}
+    for example, label in zip(tested, labels, strict=True):
+        hits_by_part.setdefault(parts.part_of(example), []).append(int(label) == example.label)
+    return tuple(
+        _score_part(part.name, hits_by_part[part.name]) for part in data.spec.parts if part.name in hits_by_part
+    )
 
 
-def part_counts(data: TaskData) -> dict[str, int]:
+def count_part_rows(data: TaskData) -> dict[str, int]:
     """Return the examples of each part for a record; 0 for one that is absent. Empty for a task without parts."""
-    return {f"{PART_ROWS}{name}": n for name, n in parts.counts(data.spec, data.examples).items()}
+    return {f"{PART_ROWS}{name}": n for name, n in parts.count_examples(data.spec, data.examples).items()}
 
 
-def _score(part: str, right: list[bool]) -> Score:
-    low, high = wilson(sum(right), len(right)) or (None, None)
-    return Score(name=f"{PART_ACCURACY}{part}", value=sum(right) / len(right), n=len(right), low=low, high=high)
+def _score_part(part: str, hits: list[bool]) -> Score:
+    low, high = wilson(sum(hits), len(hits)) or (None, None)
+    return Score(name=f"{PART_ACCURACY}{part}", value=sum(hits) / len(hits), n=len(hits), low=low, high=high)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.errors import RbenchError, ResourceError, StoreError
 from rbench.execution.cluster.membership import Member, identity_of
-from rbench.execution.cluster.scheduler import Team, TeamBoard, digest, run_jobs, who
-from rbench.execution.job import Context, run_job
-from rbench.plan.order import select, short_names
-from rbench.plan.prepare import Options, Prepared
+from rbench.execution.cluster.scheduler import JobBoard, WorkerGroup, name_processes, plan_digest, schedule_jobs
+from rbench.execution.job import RunContext, run_job
+from rbench.plan.order import select_jobs, short_names
+from rbench.plan.prepare import Options, PreparedSuite
 from rbench.schema import AttackSpec, Job, Plan, Record, TaskSpec, VictimSpec
 from rbench.store import texts
-from rbench.store.job_status import Standing, of_strangers, standing, strangers
-from rbench.store.runs import Store
+from rbench.store.job_status import JobStatuses, describe_leftovers, find_leftovers, load_statuses
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from rbench.system.processes import cores, limit_threads
 from rbench.system.progress import Progress
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunOutcome:
     """What became of the jobs of a RUN when this process has nothing more to do for them."""
 
-    run: Joined
+    run: JoinedRun
     failed: list[Record] = field(default_factory=list)
     skipped: list[Job] = field(default_factory=list)
     """The jobs that needed one that failed."""
@@ -48,46 +48,51 @@ class Ran:
 
 
 @contextmanager
-def ran(prepared: Prepared, options: Options, progress: Progress) -> Iterator[Ran]:
+def ran(prepared: PreparedSuite, options: Options, progress: Progress) -> Iterator[RunOutcome]:
     """Run the jobs that are not done. In the block the process still belongs to the RUN, so that it can finish it."""
-    with joined(prepared, options, progress) as run:
-        device = device_of(options.device) if run.todo else "cpu"
+    with join_run(prepared, options, progress) as run:
+        device = resolve_device(options.device) if run.todo else "cpu"
         log_jobs(run.todo, run.jobs, run.cache, device)
         needed = (key for job in run.todo for key in (job.key, *job.needs.values()))
         largest = max((job.attacking.num_examples for job in run.todo if job.attacking is not None), default=0)
-        found, ended = Ran(run), set[str]()
-        with run.cache.using(needed), workers_for(largest, options, device) as workers:
+        outcome, ended = RunOutcome(run), set[str]()
+        # `using` keeps `rbench cache` from evicting weights that a later job of this run needs.
+        with run.cache.using(needed), attack_workers(largest, options, device) as workers:
             run.team.member.about["workers"] = workers.count if workers is not None else 1
             if device == "cpu":
                 _check_crowding(run.team, progress)
-            for job, record in _run(run.todo, _context(run, device, workers, progress, options)):
+            for job, record in _run_available(run.todo, _build_context(run, device, workers, progress, options)):
                 ended.add(job.key)
                 if record is None:
-                    found.skipped.append(job)
+                    outcome.skipped.append(job)
                 elif record.status == "failed":
-                    found.failed.append(record)
-        found.elsewhere.extend(job for job in run.todo if job.key not in ended)
-        yield dataclasses.replace(found, others=_others(run, found.elsewhere) if found.elsewhere else "")
+                    outcome.failed.append(record)
+        outcome.elsewhere.extend(job for job in run.todo if job.key not in ended)
+        yield dataclasses.replace(outcome, others=_describe_others(run, outcome.elsewhere) if outcome.elsewhere else "")
 
 
-def _others(run: Joined, elsewhere: list[Job]) -> str:
+def _describe_others(run: JoinedRun, elsewhere: list[Job]) -> str:
     """Say how many examples are left of jobs that this process does not do, and who has them."""
     attacks = [(job, job.attacking.num_examples) for job in elsewhere if job.attacking is not None]
     examples = sum(count for _, count in attacks)
     left = examples - sum(min(count, len(run.store.outcomes(job))) for job, count in attacks)
     holders = {name for job in elsewhere for name in run.team.holders(job).values()}
-    living = [one for one in run.team.members.living() if one["id"] in holders]
-    said = f" ({left} of {examples} examples to attack are left)" if examples else ""
-    return f"{said}: {who(living)} has {elsewhere[0].name}{', ...' * (len(elsewhere) > 1)}" if living else said
+    living = [member for member in run.team.members.living() if member["id"] in holders]
+    remaining = f" ({left} of {examples} examples to attack are left)" if examples else ""
+    return (
+        f"{remaining}: {name_processes(living)} has {elsewhere[0].name}{', ...' * (len(elsewhere) > 1)}"
+        if living
+        else remaining
+    )
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedRun:
     """A RUN that this process has joined: what it holds, and what is to do."""
 
-    prepared: Prepared
-    store: Store
-    team: Team
+    prepared: PreparedSuite
+    store: RunStore
+    team: WorkerGroup
     cache: WeightCache
     jobs: tuple[Job, ...]
     """The jobs that --only selects."""
@@ -95,50 +100,53 @@ class Joined:
 
 
 @contextmanager
-def joined(prepared: Prepared, options: Options, progress: Progress) -> Iterator[Joined]:
+def join_run(prepared: PreparedSuite, options: Options, progress: Progress) -> Iterator[JoinedRun]:
     """Join the RUN of a prepared suite while the block lasts. What cannot run is refused before the block begins."""
-    store, team = Store(prepared.run), Team(prepared.run)
+    store, team = RunStore(prepared.run), WorkerGroup(prepared.run)
     for foreign in store.foreign(store.folder(job) for job in prepared.plan.jobs):
         raise StoreError(foreign)
-    jobs = select(prepared.plan, options.only)
+    jobs = select_jobs(prepared.plan, options.only)
     log_inputs(prepared)
-    joining = _Joined(store, prepared, options, progress, team.others)
-    with team.joined(joining.prepare):
-        prepared = joining.prepared
-        found = standing(store, prepared.plan)
-        if found.mixed:
-            raise StoreError("\n".join(found.problems[job.key] for job in prepared.plan.jobs if job.key in found.mixed))
-        _check_endpoints(prepared, found)
+    preparation = _RunPreparation(store, prepared, options, progress, team.others)
+    # The checks come after joining: from here on nobody else can begin another plan in this folder.
+    with team.joined(preparation.prepare):
+        prepared = preparation.prepared
+        statuses = load_statuses(store, prepared.plan)
+        if statuses.mixed:
+            raise StoreError(
+                "\n".join(statuses.problems[job.key] for job in prepared.plan.jobs if job.key in statuses.mixed)
+            )
+        _check_endpoints(prepared, statuses)
         for job in prepared.plan.jobs:
-            if job.key in found.problems:
+            if job.key in statuses.problems:
                 store.check_owner(job)
         cache = WeightCache(default_cache())
         if swept := cache.sweep():
             progress.note(f"removed what killed processes had left: {', '.join(map(str, swept))}")
-        todo = _todo(jobs, found.done, cache)
+        todo = _select_todo(jobs, statuses.done, cache)
         if not store.texts:
-            texts.check(todo)
+            texts.check_no_texts_needed(todo)
         check_attacks(todo)
         if options.report_to:
             from rbench.train.loop import check_trackers
 
             check_trackers(options.report_to)
-        for note in (*prepared.notes, *_notes(prepared, jobs, store, found)):
+        for note in (*prepared.notes, *_folder_notes(prepared, jobs, store, statuses)):
             progress.note(note)
-        yield Joined(prepared, store, team, cache, jobs, todo)
+        yield JoinedRun(prepared, store, team, cache, jobs, todo)
 
 
-def _check_endpoints(prepared: Prepared, found: Standing) -> None:
+def _check_endpoints(prepared: PreparedSuite, statuses: JobStatuses) -> None:
     """Raise StoreError where results of a RUN are of other weights than an encoder's endpoint has now."""
-    now: dict[str, tuple[float, ...]] = {}
+    signatures: dict[str, tuple[float, ...]] = {}
     for name, spec in prepared.loaded.encoders.items():
         if spec.endpoint is not None:
-            from rbench.encoders.asked_vectors import signature
+            from rbench.encoders.asked_vectors import probe_signature
 
-            now[name] = signature(spec.endpoint)
-    for job in prepared.plan.jobs if now else ():
-        record, encoder = found.records.get(job.key), job.parts[0]
-        if record is not None and record.provenance.other_weights(now.get(encoder, ())):
+            signatures[name] = probe_signature(spec.endpoint)
+    for job in prepared.plan.jobs if signatures else ():
+        record, encoder = statuses.records.get(job.key), job.parts[0]
+        if record is not None and record.provenance.other_weights(signatures.get(encoder, ())):
             raise StoreError(
                 f"{job.name} in this RUN is of other weights than those that the endpoint of {encoder} has now: fixed "
                 "texts have other vectors. Give the endpoint another `version` to measure what is there now, or name "
@@ -146,44 +154,49 @@ def _check_endpoints(prepared: Prepared, found: Standing) -> None:
             )
 
 
-def _notes(prepared: Prepared, jobs: tuple[Job, ...], store: Store, found: Standing) -> Iterator[str]:
+def _folder_notes(
+    prepared: PreparedSuite, jobs: tuple[Job, ...], store: RunStore, statuses: JobStatuses
+) -> Iterator[str]:
     """Say what is found in the folder of a RUN that is joined."""
-    yield from (found.problems[job.key] for job in jobs if job.key in found.problems)
-    if count := len(strangers(store, prepared.plan)):
-        yield of_strangers(store.root, count)
-    yield from texts.notes(prepared.plan)
-    yield from answer_notes(prepared, store)
+    yield from (statuses.problems[job.key] for job in jobs if job.key in statuses.problems)
+    if count := len(find_leftovers(store, prepared.plan)):
+        yield describe_leftovers(store.root, count)
+    yield from texts.describe_left_out(prepared.plan)
+    yield from note_changed_answers(prepared, store)
 
 
 @dataclass
-class _Joined:
-    """Prepares the folder of a RUN while no other process can join it (`Team.joined`)."""
+class _RunPreparation:
+    """Prepares the folder of a RUN while no other process can join it (`WorkerGroup.join`)."""
 
-    store: Store
-    prepared: Prepared
+    store: RunStore
+    prepared: PreparedSuite
     options: Options
     progress: Progress
-    surely: Callable[[], list[dict[str, Any]]]
-    """Returns those of the others that surely live (`Team.others`). It may take two minutes."""
+    surely_living: Callable[[], list[dict[str, Any]]]
+    """Returns those of the others that surely live (`WorkerGroup.others`). It may take two minutes."""
 
     def prepare(self, others: list[dict[str, Any]]) -> Plan:
         """Write the plan, unless others run it already. Raises StoreError if they run another one."""
         store, options, plan = self.store, self.options, self.prepared.plan
-        store.texts = options.texts if options.fresh else texts.kept(store, plan, options.texts)
+        store.texts = options.texts if options.fresh else texts.keeps_texts(store, plan, options.texts)
         plan = plan.model_copy(update={"texts": store.texts})
-        if options.fresh or options.retry_timeouts or _another_plan(others, plan):
-            others = others and self.surely()
+        # Only then: it may wait two minutes for a sign of life, to tell a process that died from one that is silent.
+        if options.fresh or options.retry_timeouts or _runs_another_plan(others, plan):
+            others = others and self.surely_living()
         if others and options.fresh:
-            raise StoreError(f"{store.root} is in use by {who(others)}. --fresh would take away what it works on.")
-        if _another_plan(others, plan):
             raise StoreError(
-                f"{store.root} is in use by {who(others)}, which runs another plan there (another suite, --limit, "
-                "--set, data or weights). Wait for it or choose another --out."
+                f"{store.root} is in use by {name_processes(others)}. --fresh would take away what it works on."
+            )
+        if _runs_another_plan(others, plan):
+            raise StoreError(
+                f"{store.root} is in use by {name_processes(others)}, which runs another plan there (another suite, "
+                "--limit, --set, data or weights). Wait for it or choose another --out."
             )
         if options.fresh and (moved := store.set_aside()) is not None:
             self.progress.note(f"the old results are in {moved}")
         if others:
-            self.progress.note(f"{store.root} is shared with {who(others)}")
+            self.progress.note(f"{store.root} is shared with {name_processes(others)}")
         else:
             store.write_plan(plan)
             store.note_suite(self.prepared.loaded.path)
@@ -199,17 +212,19 @@ class _Joined:
             return
         from rbench.store import timeouts  # for --retry-timeouts alone
 
-        for note in timeouts.forget(self.store, plan, select(plan, self.options.only)):
+        for note in timeouts.forget_timed_out(self.store, plan, select_jobs(plan, self.options.only)):
             self.progress.note(note)
 
 
-def _another_plan(others: list[dict[str, Any]], plan: Plan) -> bool:
-    return bool({one["plan"] for one in others} - {digest(plan)})
+def _runs_another_plan(others: list[dict[str, Any]], plan: Plan) -> bool:
+    return bool({member["plan"] for member in others} - {plan_digest(plan)})
 
 
-def _context(run: Joined, device: str, workers: Workers | None, progress: Progress, options: Options) -> Context:
+def _build_context(
+    run: JoinedRun, device: str, workers: Workers | None, progress: Progress, options: Options
+) -> RunContext:
     prepared, loaded = run.prepared, run.prepared.loaded
-    return Context(
+    return RunContext(
         **loaded.named,
         plan=prepared.plan,
         store=run.store,
@@ -220,46 +235,46 @@ def _context(run: Joined, device: str, workers: Workers | None, progress: Progre
         places=prepared.places,
         device=device,
         workers=workers,
-        progress=Told(progress, run.team.member),
+        progress=StatusProgress(progress, run.team.member),
         logs=options.logs or run.store.root / "logs",
         report_to=options.report_to,
     )
 
 
-def _check_crowding(team: Team, progress: Progress) -> None:
+def _check_crowding(team: WorkerGroup, progress: Progress) -> None:
     """Tell other processes how many threads this one has, and the user if those of this machine are too many."""
     threads = team.member.about["threads"] = limit_threads()
-    others = [one for one in team.members.living() if "plan" in one and one["id"] != team.member.id]
-    if told := crowding(others, threads, cores()):
-        progress.note(told)
+    others = [member for member in team.members.living() if "plan" in member and member["id"] != team.member.id]
+    if warning := crowding_warning(others, threads, cores()):
+        progress.note(warning)
 
 
-def _run(todo: list[Job], context: Context) -> Iterator[tuple[Job, Record | None]]:
-    """Run all jobs that no other process runs, and yield each that ends as `scheduler.run_jobs` does."""
-    number = {job.key: i + 1 for i, job in enumerate(todo)}
+def _run_available(todo: list[Job], context: RunContext) -> Iterator[tuple[Job, Record | None]]:
+    """Run all jobs that no other process runs, and yield each that ends as `scheduler.schedule_jobs` does."""
+    positions = {job.key: i + 1 for i, job in enumerate(todo)}
     titles = short_names(todo)
-    board = TeamBoard(context.team, context.store, context.cache, todo)
-    own: set[str] = set()
+    board = JobBoard(context.team, context.store, context.cache, todo)
+    run_here: set[str] = set()
 
     def call(job: Job) -> Record | None:
-        context.progress.start(titles[job.key], number[job.key], len(todo))
+        context.progress.start(titles[job.key], positions[job.key], len(todo))
         record = run_job(job, context)
         if record is None:
             board.nothing_left(job)
             context.progress.finish("others do the rest")
         else:
-            own.add(job.key)
+            run_here.add(job.key)
             context.progress.finish(record.status)
         return record
 
-    for job, record in run_jobs(todo, board, call):
-        if record is not None and job.key not in own:
+    for job, record in schedule_jobs(todo, board, call):
+        if record is not None and job.key not in run_here:
             context.progress.note(f"{titles[job.key]}: {record.status}, by another process")
         yield job, record
 
 
 @contextmanager
-def workers_for(examples: int, options: Options, device: str) -> Iterator[Workers | None]:
+def attack_workers(examples: int, options: Options, device: str) -> Iterator[Workers | None]:
     """Yield the workers that attack so many examples at once; None if there are none to attack."""
     if not examples:
         yield None
@@ -267,16 +282,19 @@ def workers_for(examples: int, options: Options, device: str) -> Iterator[Worker
     from rbench.recipes import EngineConfig, sensible
     from rbench.recipes import Workers as Processes
 
-    how = EngineConfig(device, options.backend, options.pooled, default_cache() / "backends.json", options.max_seconds)
-    with Processes(options.workers or sensible(device), how) as workers:
+    config = EngineConfig(
+        device, options.backend, options.pooled, default_cache() / "backends.json", options.max_seconds
+    )
+    with Processes(options.workers or sensible(device), config) as workers:
         workers.warm_up(examples)
         yield workers
 
 
-def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> list[Job]:
+def _select_todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> list[Job]:
     """Select the jobs that must run: those not done, and done ones whose weights are needed and no longer cached."""
     todo: dict[str, Job] = {}
     needed: set[str] = set()
+    # Backwards, because a training is only needed again if a later job that uses its weights is to run.
     for job in reversed(jobs):
         makes_weights = job.stage in ("pretrain", "finetune")
         if job.key not in done or (makes_weights and job.key in needed and not cache.has(job.key)):
@@ -285,7 +303,13 @@ def _todo(jobs: tuple[Job, ...], done: Collection[str], cache: WeightCache) -> l
     return [job for job in jobs if job.key in todo]
 
 
-def device_of(wanted: str) -> str:
+def check_device(wanted: str) -> None:
+    """Refuse `cuda` where there is no such device, before anything is read or downloaded. Raises ResourceError."""
+    if wanted == "cuda":  # alone, so that nothing else waits for the import of torch
+        resolve_device(wanted)
+
+
+def resolve_device(wanted: str) -> str:
     """Return the device that `wanted` means. Raises ResourceError for cuda where there is none."""
     import torch
 
@@ -322,25 +346,25 @@ def _sets_a_parameter(job: Job, attack: AttackSpec) -> bool:
     return attack.recipe is not None and any(name in job.name for name in attack.parameters)
 
 
-ASKED = 32
+MAX_ASKED_TEXTS = 32
 """Most texts that a victim is asked for again, of each task."""
 
 Text = tuple[str, ...]
 
 
-def answer_notes(prepared: Prepared, store: Store) -> list[str]:
+def note_changed_answers(prepared: PreparedSuite, store: RunStore) -> list[str]:
     """Return a note on each function or endpoint that gives other labels than it gave to texts of stored outcomes."""
-    found = []
+    notes = []
     for name, spec in prepared.loaded.victims.items():
         for task in prepared.loaded.tasks.values() if spec.origin != "model" else ():
-            known = dict(_known_answers(prepared, store, name, task))
-            chosen = random.Random(0).sample(sorted(known), min(ASKED, len(known)))
-            if chosen and (note := _differing_answers(spec, task, {text: known[text] for text in chosen})):
-                found.append(note)
-    return found
+            known_labels = dict(_known_answers(prepared, store, name, task))
+            chosen = random.Random(0).sample(sorted(known_labels), min(MAX_ASKED_TEXTS, len(known_labels)))
+            if chosen and (note := _differing_answers(spec, task, {text: known_labels[text] for text in chosen})):
+                notes.append(note)
+    return notes
 
 
-def _known_answers(prepared: Prepared, store: Store, name: str, task: TaskSpec) -> Iterator[tuple[Text, int]]:
+def _known_answers(prepared: PreparedSuite, store: RunStore, name: str, task: TaskSpec) -> Iterator[tuple[Text, int]]:
     """Yield texts of stored outcomes, before and after their attacks, with the label ids that the victim gave."""
     for job in prepared.plan.jobs:
         if job.attacking is None or job.parts[0] != name or job.attacking.task.name != task.name:
@@ -349,44 +373,44 @@ def _known_answers(prepared: Prepared, store: Store, name: str, task: TaskSpec) 
             outcomes = [*store.outcomes(job)]
         except (RbenchError, OSError):
             continue  # the run says what is damaged
-        for one in outcomes:
+        for outcome in outcomes:
             for text, label in (
-                (one.original, one.original_prediction),
-                (one.perturbed, one.perturbed_prediction),
+                (outcome.original, outcome.original_prediction),
+                (outcome.perturbed, outcome.perturbed_prediction),
             ):
                 if text is not None and label is not None:
                     yield text, label
 
 
-def _differing_answers(spec: VictimSpec, task: TaskSpec, known: dict[Text, int]) -> str | None:
+def _differing_answers(spec: VictimSpec, task: TaskSpec, known_labels: dict[Text, int]) -> str | None:
     # These ask functions and endpoints; a run of encoders has none.
     from rbench.errors import AnswerError
-    from rbench.victims.answers import shown
+    from rbench.victims.answers import quote_text
     from rbench.victims.remote_classifier import open_answers
 
     try:
-        rows = open_answers(spec, task).each([*known])
+        rows = open_answers(spec, task).each([*known_labels])
     except RbenchError as error:
         return str(error)
-    other = [
+    changed = [
         (text, label, int(row.argmax()))
-        for (text, label), row in zip(known.items(), rows, strict=True)
+        for (text, label), row in zip(known_labels.items(), rows, strict=True)
         if not isinstance(row, AnswerError) and row.max() - row[label] > spec.tolerance
     ]
-    if not other:
+    if not changed:
         return None
-    text, before, now = other[0]
+    text, before, now = changed[0]
     return (
-        f"victim {spec.name} gave other labels to {len(other)} of {len(known)} texts of stored outcomes, such as "
-        f"{shown(text)}: {task.labels[before]} then, {task.labels[now]} now. So another model stands behind `version: "
-        f"{spec.version}`, and stored outcomes are not its own: write another `version`, and run again"
+        f"victim {spec.name} gave other labels to {len(changed)} of {len(known_labels)} texts of stored outcomes, such "
+        f"as {quote_text(text)}: {task.labels[before]} then, {task.labels[now]} now. So another model stands behind "
+        f"`version: {spec.version}`, and stored outcomes are not its own: write another `version`, and run again"
     )
 
 
 logger = logging.getLogger("rbench")
 
 
-def log_inputs(prepared: Prepared) -> None:
+def log_inputs(prepared: PreparedSuite) -> None:
     """Log the suite's file, and every place of data, weights and resources with its fingerprint."""
     logger.info("suite %s: %s", prepared.plan.suite.name, prepared.loaded.path or "given without a file")
     for name, data in prepared.data.items():
@@ -405,7 +429,7 @@ def log_jobs(todo: Collection[Job], planned: Collection[Job], cache: WeightCache
         logger.debug("to do: %s, key %s%s", job.name, job.key[:12], known)
 
 
-def crowding(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str | None:
+def crowding_warning(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str | None:
     """Return a warning if this process and the others here have more threads than cores; None if they have not.
 
     Threads of two trainings that wait for one core wait for each other at every product of matrices, so both may take
@@ -417,8 +441,9 @@ def crowding(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str 
         threads: those that this process computes with.
         cores: those of this machine.
     """
-    here = [one for one in others if (which := identity_of(one)) is not None and which.here]
-    taken = sum(one.get("threads", threads) for one in here)
+    identities = [(member, identity_of(member)) for member in others]
+    here = [member for member, identity in identities if identity is not None and identity.is_here]
+    taken = sum(member.get("threads", threads) for member in here)
     if not here or taken + threads <= cores:
         return None
     count = len(here) + 1
@@ -427,33 +452,33 @@ def crowding(others: Sequence[dict[str, Any]], threads: int, cores: int) -> str 
     else:
         remedy = f"Start each with OMP_NUM_THREADS={cores // count}"
     return (
-        f"{count} processes of this run share the {_counted(cores, 'core')} of this machine and compute with "
-        f"{_counted(taken + threads, 'thread')}. That may make all of them several times slower. {remedy}, or start "
+        f"{count} processes of this run share the {_count_of(cores, 'core')} of this machine and compute with "
+        f"{_count_of(taken + threads, 'thread')}. That may make all of them several times slower. {remedy}, or start "
         f"one command with --processes {min(count, cores)}, which divides the cores."
     )
 
 
-def _counted(number: int, what: str) -> str:
+def _count_of(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-class Told:
-    """A `Progress` that shows what `shown` shows, and says it to those who look at the RUN (`rbench status`)."""
+class StatusProgress:
+    """A `Progress` that passes everything to `inner`, and writes it to the heartbeat that `rbench status` reads."""
 
-    def __init__(self, shown: Progress, member: Member) -> None:
-        self._shown, self._member = shown, member
+    def __init__(self, inner: Progress, member: Member) -> None:
+        self._shown, self._member = inner, member
 
     def start(self, name: str, index: int, count: int) -> None:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        self._member.say(now=True, job=name, since=since, done=0, total=0)
+        self._member.publish(now=True, job=name, since=since, done=0, total=0)
         self._shown.start(name, index, count)
 
     def update(self, done: int, total: int, text: str = "") -> None:
-        self._member.say(done=done, total=total)
+        self._member.publish(done=done, total=total)
         self._shown.update(done, total, text)
 
     def finish(self, status: str) -> None:
-        self._member.say(job=None)
+        self._member.publish(job=None)
         self._shown.finish(status)
 
     def note(self, text: str) -> None:

@@ -20,23 +20,26 @@ from pydantic import Field
 import rbench
 from rbench.errors import StoreError
 from rbench.gate import told
-from rbench.metrics import AnyMetric, Measured, Metric
+from rbench.metrics import AnyMetric, MeasureNumber, Metric
 from rbench.schema import TEST_ACCURACY, Flag, Job, Outcome, content_key
 from rbench.schema.common import Count, Strict
 from rbench.system import named
+from rbench.system.own_code import failing_in
 from rbench.tables import Results
-from rbench.tables.aggregate import grid
-from rbench.tables.results import Run
-from rbench.verdicts.cells import OfCell, by_name
-from rbench.verdicts.compare import CellKey, decisive
+from rbench.tables.aggregate import attack_grid
+from rbench.tables.results import SeedRun
+from rbench.verdicts.cells import CellNumber, cells_by_name
+from rbench.verdicts.compare import CellName, comparable_fields
 
+# A larger VERSION makes this rbench refuse every baseline that users have committed. Raise it only where an older
+# file would be read wrongly.
 FORMAT, VERSION = "rbench baseline", 2
 SUCCEEDED, FAILED, SKIPPED, ERRORED, NOT_SCORED = "sfw!-"
 """The letters of outcomes: the victim fell, it held, it was wrong before the attack, the attack raised an exception, or
 the text can be in no denominator (it has no word to attack, or is a pair that cannot be scored)."""
 
 
-Place = tuple[str, CellKey]
+BaselinePlace = tuple[str, CellName]
 """Names a cell of a baseline: the number of a measure, or an empty text for cells of attacks; and the cell."""
 
 
@@ -76,15 +79,15 @@ class BaselineCell(Strict):
     metric: str = ""
     """Of the cells of a number of a measure its name; empty for those of attacks."""
     decisive: dict[str, str]
-    """What a RUN must have in common with the baseline, each with a hash; see `verdicts.compare.decisive`."""
+    """What a RUN must have in common with the baseline, each with a hash; see `verdicts.compare.comparable_fields`."""
     jobs: tuple[BaselineJob, ...]
 
     @property
-    def key(self) -> CellKey:
-        return CellKey(self.encoder, self.task, self.finetune, self.attack)
+    def key(self) -> CellName:
+        return CellName(self.encoder, self.task, self.finetune, self.attack)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BaselinePlace:
         return self.metric, self.key
 
 
@@ -104,7 +107,7 @@ class Baseline(Strict):
 # ------------------------------------------------------------------------------------------------------ from RUNs
 
 
-STATUS = {
+STATUS_OF_LETTER = {
     SUCCEEDED: ("succeeded", None),
     FAILED: ("failed", None),
     SKIPPED: ("skipped", None),
@@ -114,7 +117,7 @@ STATUS = {
 """What a letter says of an outcome: its status, and why it was skipped."""
 
 
-def _bits_of(results: Results, run: Run) -> dict[str, str]:
+def _letters_by_example(results: Results, run: SeedRun) -> dict[str, str]:
     """Return the letter of each example of a complete attack job, by the hash of its id, sorted.
 
     Raises StoreError where the RUN keeps no outcomes of the job.
@@ -125,31 +128,26 @@ def _bits_of(results: Results, run: Run) -> dict[str, str]:
             f"{results.root}: {run.job.name} has a record but no outcomes, and the check compares example by example. "
             "Use the RUN as `rbench run` wrote it; one without texts (`--no-texts`) will do."
         )
-    return dict(sorted((hashed(outcome.example_id), letter(outcome)) for outcome in outcomes))
+    return dict(sorted((hash_example(outcome.example_id), encode_outcome(outcome)) for outcome in outcomes))
 
 
-def _values_of(results: Results, run: Run, metric: Metric) -> dict[str, float]:
-    """Return the values of a metric of a complete attack job, by the hash of the example's id.
-
-    Raises StoreError where the RUN keeps no outcomes of the job.
-    """
-    found = results.values(run, metric)
-    if found is None:
-        raise StoreError(f"{results.root}: {run.job.name} has no outcomes, and {metric.name} is computed from them")
-    return {hashed(example): value for example, value in found.items()}
+def _values_by_example(results: Results, run: SeedRun, metric: Metric) -> dict[str, float]:
+    """Return the values of a metric of a complete attack job, by the hash of the example's id."""
+    values = results.values(run, metric) or {}  # None without outcomes, which `_letters_by_example` refuses
+    return {hash_example(example): value for example, value in values.items()}
 
 
-def _units_of(measured: str, of: OfCell, run: Run) -> dict[str, float]:
+def _values_by_unit(measured: str, cell: CellNumber, run: SeedRun) -> dict[str, float]:
     """Return the values of the units of a measure's job, by the hash of the unit. Raises StoreError where these are no
     0 and 1, or are not known."""
-    found = of.values(run)
-    if found is None or not {*found.values()} <= {0.0, 1.0}:
-        why = "has no values by unit" if found is None else "has values that are not 0 or 1"
-        raise StoreError(f"{of.cell.results.root}: {run.job.name} {why} of {measured}, and a check compares shares")
-    return {hashed(unit): value for unit, value in found.items()}
+    values = cell.values(run)
+    if values is None or not {*values.values()} <= {0.0, 1.0}:
+        why = "has no values by unit" if values is None else "has values that are not 0 or 1"
+        raise StoreError(f"{cell.cell.results.root}: {run.job.name} {why} of {measured}, and a check compares shares")
+    return {hash_example(unit): value for unit, value in values.items()}
 
 
-def letter(outcome: Outcome) -> str:
+def encode_outcome(outcome: Outcome) -> str:
     """Return the letter that stands for an outcome."""
     if outcome.status == "errored":
         return ERRORED
@@ -158,64 +156,72 @@ def letter(outcome: Outcome) -> str:
     return {"succeeded": SUCCEEDED, "failed": FAILED, "skipped": SKIPPED}[outcome.status]
 
 
-def hashed(example_id: str) -> str:
+def hash_example(example_id: str) -> str:
     """Return 16 hex digits that stand for an example's id, which may say more of a data set than may be passed on."""
     return hashlib.sha256(example_id.encode()).hexdigest()[:16]
 
 
-def hashes(job: Job) -> dict[str, str]:
+def hash_decisive(job: Job) -> dict[str, str]:
     """Return what an attack job must have in common with another, as hashes that ignore titles and notes."""
-    return {what: content_key(value)[:32] for what, value in decisive(job).items()}
+    return {what: content_key(value)[:32] for what, value in comparable_fields(job).items()}
 
 
-def places(results: Results, metrics: Sequence[AnyMetric]) -> dict[Place, OfCell]:
+def collect_cells(results: Results, metrics: Sequence[AnyMetric]) -> dict[BaselinePlace, CellNumber]:
     """Return the cells of a RUN's attacks, and those of the numbers of measures among some metrics.
 
     Raises StoreError where the RUN has none of one kind, or two of one name.
     """
-    measured = [metric for metric in metrics if isinstance(metric, Measured)]
-    attacked = grid(results).cells.values() if results.plan.attacks or not measured else ()
-    found = {("", CellKey.of(cell)): OfCell(cell, "") for cell in attacked}
+    measured = [metric for metric in metrics if isinstance(metric, MeasureNumber)]
+    attacked = attack_grid(results).cells.values() if results.plan.attacks or not measured else ()
+    cells_by_place = {("", CellName.of(cell)): CellNumber(cell, "") for cell in attacked}
     for metric in measured:
-        if not (own := by_name(results, metric)):
+        measure_cells = cells_by_name(results, metric)
+        if not measure_cells:
             raise StoreError(f"{results.root} has no number of {metric.name}")
-        found |= {(metric.name, CellKey.of(name)): one for name, one in own.items()}
-    for name in wider(results) - {metric.name for metric in measured} if attacked else ():
-        found |= {(name, key): one for key, one in _on_more_texts(results, name).items()}
-    return found
+        cells_by_place |= {
+            (metric.name, CellName.of(name)): measure_cell for name, measure_cell in measure_cells.items()
+        }
+    for name in wider_numbers(results) - {metric.name for metric in measured} if attacked else ():
+        cells_by_place |= {(name, key): measure_cell for key, measure_cell in _on_more_texts(results, name).items()}
+    return cells_by_place
 
 
-def wider(results: Results) -> set[str]:
+def wider_numbers(results: Results) -> set[str]:
     """Return the numbers of measures that a check judges in place of metrics of attacks, because they are of more texts
     (`Metric.wider`), as far as the plan of a RUN may have them."""
-    asked = {TEST_ACCURACY if job.opening is not None else job.what for job in results.plan.jobs}
-    return {one.wider for one in results.metrics.all() if one.gate and one.wider in asked}
-
-
-def _on_more_texts(results: Results, name: str) -> dict[CellKey, OfCell]:
-    """Return the cells of a number of a measure whose values the RUN keeps, row by row, or has not computed yet."""
-    try:
-        found = by_name(results, results.metrics.asked(name))
-    except StoreError:  # the suite asks for it twice, with several options
-        return {}
+    planned = {TEST_ACCURACY if job.opening is not None else job.what for job in results.plan.jobs}
     return {
-        CellKey.of(cell): one
-        for cell, one in found.items()
-        if all(one.values(run) is not None for run in one.cell.done)
+        gate_metric.wider for gate_metric in results.metrics.all() if gate_metric.gate and gate_metric.wider in planned
     }
 
 
-def _places_of_all(runs: Sequence[Results], metrics: Sequence[AnyMetric]) -> list[dict[Place, OfCell]]:
+def _on_more_texts(results: Results, name: str) -> dict[CellName, CellNumber]:
+    """Return the cells of a number of a measure whose values the RUN keeps, row by row, or has not computed yet."""
+    try:
+        cells = cells_by_name(results, results.metrics.asked(name))
+    except StoreError:  # the suite asks for it twice, with several options
+        return {}
+    return {
+        CellName.of(cell): measure_cell
+        for cell, measure_cell in cells.items()
+        if all(measure_cell.values(run) is not None for run in measure_cell.cell.done)
+    }
+
+
+def _collect_cells_of_all(
+    runs: Sequence[Results], metrics: Sequence[AnyMetric]
+) -> list[dict[BaselinePlace, CellNumber]]:
     """Return the cells of each RUN; those on more texts, which nobody asked for, where every RUN has them."""
-    every = [places(results, metrics) for results in runs]
-    optional = {name for results in runs for name in wider(results)} - {metric.name for metric in metrics}
-    common = set(every[0]).intersection(*every)
+    all_cells = [collect_cells(results, metrics) for results in runs]
+    optional = {name for results in runs for name in wider_numbers(results)} - {metric.name for metric in metrics}
+    common = set(all_cells[0]).intersection(*all_cells)
     return [
-        {place: one for place, one in there.items() if place[0] not in optional or place in common} for there in every
+        {place: cell for place, cell in run_cells.items() if place[0] not in optional or place in common}
+        for run_cells in all_cells
     ]
 
 
-def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> Baseline:
+def build_baseline(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> Baseline:
     """Put together the baseline of one or several RUNs of a suite.
 
     Args:
@@ -227,57 +233,62 @@ def baseline_of(runs: Sequence[Results], metrics: Sequence[AnyMetric] = ()) -> B
             attacks or resources, or has the same victims as another; the message names the RUN and what is wrong.
     """
     lists: dict[tuple[str, ...], int] = {}
-    cells: dict[Place, tuple[dict[str, str], list[BaselineJob]]] = {}
-    wrong: list[str] = []
-    for number, (results, there) in enumerate(zip(runs, _places_of_all(runs, metrics), strict=True)):
-        if number and there.keys() != cells.keys():
-            others = sorted(there.keys() ^ cells.keys())
-            wrong += [f"{results.root}: {other} is in one of the RUNs only" for _, other in others]
+    cells: dict[BaselinePlace, tuple[dict[str, str], list[BaselineJob]]] = {}
+    # All problems are collected first, so that one command names every RUN and job that is wrong.
+    problems: list[str] = []
+    for number, (results, run_cells) in enumerate(zip(runs, _collect_cells_of_all(runs, metrics), strict=True)):
+        if number and run_cells.keys() != cells.keys():
+            others = sorted(run_cells.keys() ^ cells.keys())
+            problems += [f"{results.root}: {other} is in one of the RUNs only" for _, other in others]
             continue
-        for place, one in there.items():
-            key, runs_of = place[1], one.cell.runs
-            first, jobs = cells.setdefault(place, (hashes(runs_of[0].job), []))
-            for run in runs_of:
-                unlike = [what for what, value in hashes(run.job).items() if first[what] != value]
+        for place, cell in run_cells.items():
+            key, cell_runs = place[1], cell.cell.runs
+            first_hashes, jobs = cells.setdefault(place, (hash_decisive(cell_runs[0].job), []))
+            for run in cell_runs:
+                differences = [what for what, value in hash_decisive(run.job).items() if first_hashes[what] != value]
                 if number and run.job.seed not in {job.seed for job in jobs if job.run == 0}:
-                    unlike.append("its fine-tuning seeds, which choose the examples")
-                if unlike:
-                    wrong.append(f"{results.root}: {key} differs from {runs[0].root} in {', '.join(unlike)}")
+                    differences.append("its fine-tuning seeds, which choose the examples")
+                if differences:
+                    problems.append(f"{results.root}: {key} differs from {runs[0].root} in {', '.join(differences)}")
                 elif not run.done:
                     why = results.standing.problems.get(run.job.key)
-                    wrong.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
+                    problems.append(f"{results.root}: {run.job.name} is not complete" + (f": {why}" if why else ""))
                 elif results.flags.unrecorded([run.job]):
-                    lost = "is missing or damaged, so that its health is not known; run the suite again"
-                    wrong.append(f"{results.root}: the record of the victim behind {run.job.name} {lost}")
+                    why_unknown = "is missing or damaged, so that its health is not known; run the suite again"
+                    problems.append(f"{results.root}: the record of the victim behind {run.job.name} {why_unknown}")
                 else:
-                    jobs.append(job_of(place[0], one, run, number, lists, results.flags.voiding([run.job]), metrics))
-    if not wrong:
-        wrong = _repeated(runs, [jobs for _, jobs in cells.values()])
-    if wrong:
-        raise StoreError("no baseline can be made of these RUNs:\n" + "\n".join(dict.fromkeys(wrong)))
-    made = tuple(
-        BaselineCell(**key._asdict(), metric=metric, decisive=same, jobs=tuple(jobs))
-        for (metric, key), (same, jobs) in cells.items()
+                    jobs.append(
+                        build_baseline_job(
+                            place[0], cell, run, number, lists, results.flags.voiding_flags([run.job]), metrics
+                        )
+                    )
+    if not problems:
+        problems = _name_repeated_runs(runs, [jobs for _, jobs in cells.values()])
+    if problems:
+        raise StoreError("no baseline can be made of these RUNs:\n" + "\n".join(dict.fromkeys(problems)))
+    baseline_cells = tuple(
+        BaselineCell(**key._asdict(), metric=metric, decisive=decisive_hashes, jobs=tuple(jobs))
+        for (metric, key), (decisive_hashes, jobs) in cells.items()
     )
-    found = Baseline(
+    baseline = Baseline(
         rbench=rbench.__version__,
         suite=runs[0].plan.suite.name,
         runs=len(runs),
         examples=tuple(lists),
-        cells=made,
+        cells=baseline_cells,
     )
-    if why := _wrong(found):
+    if why := _find_inconsistency(baseline):
         roots = ", ".join(str(results.root) for results in runs)
         raise StoreError(
             f"no baseline can be made of these RUNs ({roots}):\n{why}. Run all of them with the same seeds."
         )
-    return found
+    return baseline
 
 
-def job_of(
+def build_baseline_job(
     measured: str,
-    of: OfCell,
-    run: Run,
+    cell: CellNumber,
+    run: SeedRun,
     number: int,
     lists: dict[tuple[str, ...], int],
     flags: tuple[Flag, ...],
@@ -291,20 +302,28 @@ def job_of(
     Raises StoreError where the RUN keeps no outcomes of it, or a number of a measure is no share of units.
     """
     assert run.record is not None
-    results = of.cell.results
+    results = cell.cell.results
     if measured:
-        own = {measured: _units_of(measured, of, run)}
+        values_by_name = {measured: _values_by_unit(measured, cell, run)}
         attacked = run.job.attacking is not None  # its units are examples, and which of them count may change
-        bits = _bits_of(results, run) if attacked else dict.fromkeys(sorted(own[measured]), NOT_SCORED)
+        bits = (
+            _letters_by_example(results, run)
+            if attacked
+            else dict.fromkeys(sorted(values_by_name[measured]), NOT_SCORED)
+        )
     else:
-        bits = _bits_of(results, run)
-        own = {
-            one.name: _values_of(results, run, one) for one in metrics if isinstance(one, Metric) and not one.of_people
+        bits = _letters_by_example(results, run)
+        shown = [metric for metric in metrics if isinstance(metric, Metric)]
+        values_by_name = {
+            metric.name: _values_by_example(results, run, metric) for metric in shown if not metric.of_people
         }
-        said = (told.accepted(results, run, one) for one in metrics if isinstance(one, Metric) and one.of_people)
-        own |= {name: {hashed(example): x for example, x in by.items()} for one in said for name, by in one.items()}
+        for metric in shown:
+            if metric.of_people:
+                for name, accepted in told.accepted_by_rater(results, run, metric).items():
+                    values_by_name[name] = {hash_example(example): value for example, value in accepted.items()}
     spec, needs = run.job.measuring, run.job.needs
     opened = run.job.key if run.job.victim is not None else None
+    # The job that made the victim; an existing classifier is opened by its own job, an encoder made by none.
     made_by = (needs.get("victim"), opened, needs.get("encoder"), spec and spec.encoder_fingerprint)
     return BaselineJob(
         run=number,
@@ -312,114 +331,136 @@ def job_of(
         seed=run.job.seed,
         key=run.job.key,
         victim=next(filter(None, made_by), ""),
-        weights=None if unseen(results, run.job) else run.record.provenance.weights_hash,
+        weights=None if has_unseen_weights(results, run.job) else run.record.provenance.weights_hash,
         examples=lists.setdefault(tuple(bits), len(lists)),
         flags=flags,
         bits="".join(bits.values()),
-        values={name: "".join(_bit(one.get(example)) for example in bits) for name, one in own.items()},
+        values={
+            name: "".join(_bit_letter(values.get(example)) for example in bits)
+            for name, values in values_by_name.items()
+        },
     )
 
 
-def unseen(results: Results, job: Job) -> bool:
+def has_unseen_weights(results: Results, job: Job) -> bool:
     """Whether nobody sees the weights behind a job: its victim is a function, or an endpoint computes it."""
-    behind = [one for one in results.flags.behind([job]) if one.key == job.needs.get("victim", job.key)]
+    victim_jobs = [
+        victim_job
+        for victim_job in results.flags.jobs_behind([job])
+        if victim_job.key == job.needs.get("victim", job.key)
+    ]
     return any(
-        (one.opening is not None and one.opening.victim.origin != "model")
-        or (one.tuning is not None and one.tuning.encoder.endpoint is not None)
-        for one in behind
+        (victim_job.opening is not None and victim_job.opening.victim.origin != "model")
+        or (victim_job.tuning is not None and victim_job.tuning.encoder.endpoint is not None)
+        for victim_job in victim_jobs
     )
 
 
-def _bit(value: float | None) -> str:
+def _bit_letter(value: float | None) -> str:
     return NOT_SCORED if value is None else str(round(value))
 
 
-def _repeated(runs: Sequence[Results], cells: Iterable[Sequence[BaselineJob]]) -> list[str]:
+def _name_repeated_runs(runs: Sequence[Results], cells: Iterable[Sequence[BaselineJob]]) -> list[str]:
     """Name each RUN all of whose victims are in an earlier RUN: it adds nothing, and would hide how trainings vary."""
-    seen: dict[int, set[tuple[str, int]]] = {}
+    victims_by_run: dict[int, set[tuple[str, int]]] = {}
     for jobs in cells:
         for job in jobs:
-            seen.setdefault(job.run, set()).add((job.weights or job.victim, job.seed))
-    found = []
-    for number, victims in seen.items():
-        earlier = next((n for n in range(number) if victims == seen[n]), None)
+            victims_by_run.setdefault(job.run, set()).add((job.weights or job.victim, job.seed))
+    messages = []
+    for number, victims in victims_by_run.items():
+        earlier = next((candidate for candidate in range(number) if victims == victims_by_run[candidate]), None)
         if earlier is not None:
-            found.append(
+            messages.append(
                 f"{runs[number].root} has the same victims as {runs[earlier].root}, so it is no second run of the "
                 "suite. Train the encoders with another seed: --set train_seeds=[1]"
             )
-    return found
+    return messages
 
 
 # ------------------------------------------------------------------------------------------------------ the file
 
 
-def write(found: Baseline, path: Path) -> None:
+def write(baseline: Baseline, path: Path) -> None:
     """Write a baseline file; compressed where its name ends in `.gz`. The same RUNs make the same bytes."""
-    content = found.model_dump(mode="json")
-    for part, name in [(cell, "metric") for cell in content["cells"]] + [
-        (job, "values") for cell in content["cells"] for job in cell["jobs"]
-    ]:
-        if not part[name]:
-            del part[name]
-    whole = {"format": FORMAT, "version": VERSION, "check": _check(content), "content": content}
-    text = json.dumps(whole, indent=None if path.suffix == ".gz" else 1) + "\n"
+    content = baseline.model_dump(mode="json")
+    # Most baselines have neither field, so an empty one is left out.
+    for cell in content["cells"]:
+        if not cell["metric"]:
+            del cell["metric"]
+        for job in cell["jobs"]:
+            if not job["values"]:
+                del job["values"]
+    write_content(content, path, FORMAT, VERSION)
+
+
+def write_content(content: object, path: Path, file_format: str, version: int) -> None:
+    """Write the content of a baseline file with its format, version and checksum."""
+    envelope = {"format": file_format, "version": version, "check": _checksum(content), "content": content}
+    text = json.dumps(envelope, indent=None if path.suffix == ".gz" else 1) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
+    # `mtime=0`: gzip would store the time, and the same RUNs must make the same bytes.
     path.write_bytes(gzip.compress(text.encode(), mtime=0) if path.suffix == ".gz" else text.encode())
 
 
-def read(path: Path) -> Baseline:
+def read_baseline(path: Path) -> Baseline:
     """Read a baseline file.
 
-    Raises StoreError where there is no such file, it is no baseline, damaged, or of a version that this rbench does not
-    read; the message names the file and the remedy.
+    Raises StoreError where it is no baseline, damaged, or of a version that this rbench does not read; the message
+    names the file and the remedy. Raises OSError where it cannot be read.
     """
-    try:
-        whole = json.loads(named.read(path))
-    except FileNotFoundError:
-        raise StoreError(f"{path}: there is no such file. Make it with: rbench baseline RUN --out {path}") from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror or error}. {_REMEDY}") from error
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
-    if not isinstance(whole, dict) or whole.get("format") != FORMAT:
-        raise StoreError(f"{path} is not a baseline: it does not begin with the format {FORMAT!r}. {_REMEDY}")
-    version = whole.get("version")
-    if version != VERSION:
+    content = read_content(path, FORMAT, VERSION)
+    with failing_in(path, StoreError, _REMEDY):
+        baseline = Baseline.model_validate(content)
+    if problem := _find_inconsistency(baseline):
+        raise _damage_error(path, problem)
+    return baseline
+
+
+def read_format(path: Path) -> str:
+    """Return the format that a baseline file states; empty where it states none. Raises as `read_baseline`."""
+    with failing_in(path, StoreError, _REMEDY):
+        envelope = json.loads(named.read(path))
+    return str(envelope.get("format", "")) if isinstance(envelope, dict) else ""
+
+
+def read_content(path: Path, file_format: str, known_version: int) -> object:
+    """Return the content of a baseline file of this format and version. Raises as `read_baseline`."""
+    with failing_in(path, StoreError, _REMEDY):
+        envelope = json.loads(named.read(path))
+    if not isinstance(envelope, dict) or envelope.get("format") != file_format:
+        raise StoreError(f"{path} is not a baseline: it does not begin with the format {file_format!r}. {_REMEDY}")
+    version = envelope.get("version")
+    if version != known_version:
         raise StoreError(
-            f"{path} is a baseline of version {str(version)[:20]}, and this rbench reads version {VERSION}. "
+            f"{path} is a baseline of version {str(version)[:20]}, and this rbench reads version {known_version}. "
             "Check with the rbench that wrote it, or make the baseline again: rbench baseline RUN --out FILE"
         )
-    if whole.keys() != {"format", "version", "check", "content"} or whole["check"] != _check(whole["content"]):
-        raise _damaged(path, "its content is not that of its checksum")
-    try:
-        found = Baseline.model_validate(whole["content"])
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
-    if wrong := _wrong(found):
-        raise _damaged(path, wrong)
-    return found
+    if envelope.keys() != {"format", "version", "check", "content"} or envelope["check"] != _checksum(
+        envelope["content"]
+    ):
+        raise _damage_error(path, "its content is not that of its checksum")
+    return envelope["content"]
 
 
 _REMEDY = "Restore it, for instance from git, or make it again: rbench baseline RUN --out FILE"
 
 
-def _damaged(path: Path, why: str) -> StoreError:
+def _damage_error(path: Path, why: str) -> StoreError:
     return StoreError(f"{path} is damaged, cut short or edited ({' '.join(why.split())[:200]}). {_REMEDY}")
 
 
-def _check(content: object) -> str:
+def _checksum(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def _wrong(found: Baseline) -> str:
+def _find_inconsistency(baseline: Baseline) -> str:
     """Say which job's letters do not fit its list of examples, or which cell lacks a seed; empty where all is well."""
-    for cell in found.cells:
+    for cell in baseline.cells:
         trainings = [(job.run, job.train_seed) for job in cell.jobs]
         if len({trainings.count(training) for training in trainings}) != 1:
             return f"{cell.key}: not the same seeds in each run"
         for job in cell.jobs:
             rows = (job.bits, *job.values.values())
-            if job.examples >= len(found.examples) or {len(found.examples[job.examples])} != {*map(len, rows)}:
+            if job.examples >= len(baseline.examples) or {len(baseline.examples[job.examples])} != {*map(len, rows)}:
                 return f"{cell.key} seed {job.seed}: not one letter for each example"
     return ""

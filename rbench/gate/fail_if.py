@@ -14,21 +14,22 @@ from typing import Literal, cast
 
 from rbench.config.registry import NAME
 from rbench.errors import SuiteError
-from rbench.metrics import AnyMetric, Metrics
+from rbench.metrics import AnyMetric, MetricCatalogue
 from rbench.score.statistics import wilson
+from rbench.system.own_code import failing_in
 from rbench.tables import Results
-from rbench.tables.aggregate import grid
-from rbench.tables.any_attack import any_attack
-from rbench.verdicts.cells import OfCell, cells_of
-from rbench.verdicts.compare import CellKey
+from rbench.tables.aggregate import attack_grid
+from rbench.tables.any_attack import build_any_attack_cells
+from rbench.verdicts.cells import CellNumber, iterate_cells
+from rbench.verdicts.compare import CellName
 
 _LABEL = r"(?:\[[^\]\s]*\]|[^\s<>=\[\]])+"  # typos@0.1, or ranking[k=5]
-_FORM = re.compile(rf"\s*({NAME.pattern}|[A-Za-z0-9_+-]+\.{_LABEL})\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
+_CONDITION_FORM = re.compile(rf"\s*({NAME.pattern}|[A-Za-z0-9_+-]+\.{_LABEL})\s*(<=|>=|<|>|==|=)\s*(\S+)\s*")
 _EXAMPLE = 'write a metric, > or <, and a number, such as --fail-if "asr > 60"'
 
 
 @dataclass(frozen=True)
-class Condition:
+class FailCondition:
     """A metric, a sign and a limit. Limits of shares are in percent, as tables show them."""
 
     metric: AnyMetric
@@ -36,7 +37,10 @@ class Condition:
     limit: float
 
     def __str__(self) -> str:
-        return f"{self.metric.name} {self.sign} {repr(self.limit).removesuffix('.0')}{'%' if self.little else ''}"
+        return (
+            f"{self.metric.name} {self.sign} "
+            f"{repr(self.limit).removesuffix('.0')}{'%' if self.is_below_percent else ''}"
+        )
 
     @property
     def percent(self) -> bool:
@@ -50,7 +54,7 @@ class Condition:
         return (100 * low, 100 * high) if self.percent else (low, high)
 
     @property
-    def little(self) -> bool:
+    def is_below_percent(self) -> bool:
         """Whether its limit is less than a percent, which may be a mistake: limits are not in 0..1."""
         return self.percent and 0 < self.limit < 1
 
@@ -61,10 +65,10 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Met:
+class ConditionMet:
     """A cell of a RUN that meets a condition."""
 
-    condition: Condition
+    condition: FailCondition
     cell: str
     value: float
     low: float
@@ -78,10 +82,10 @@ class Met:
 
 
 @dataclass(frozen=True)
-class Unjudged:
+class UnjudgedCell:
     """A cell of which a condition says nothing."""
 
-    condition: Condition
+    condition: FailCondition
     cell: str
     because: str
 
@@ -90,87 +94,87 @@ class Unjudged:
 
 
 @dataclass(frozen=True)
-class Conditions:
+class ConditionResults:
     """What became of some conditions."""
 
-    met: tuple[Met, ...] = ()
-    undecided: tuple[Unjudged, ...] = ()
+    met: tuple[ConditionMet, ...] = ()
+    undecided: tuple[UnjudgedCell, ...] = ()
 
 
-def parse(text: str, metrics: Metrics) -> Condition:
+def parse_condition(text: str, metrics: MetricCatalogue) -> FailCondition:
     """Parse a condition. Raises SuiteError where it is none; the message quotes it and shows a right one."""
     place = f"--fail-if {text!r}"
-    found = _FORM.fullmatch(text)
-    if found is None:
+    matched = _CONDITION_FORM.fullmatch(text)
+    if matched is None or matched[2] not in ("<", ">"):
         raise SuiteError(f"{place}: not a condition; {_EXAMPLE}")
-    metric, sign, number = found.groups()
+    metric, sign, number = matched.groups()
     start, dot, label = metric.partition(".")
-    known = metric in metrics or metric in metrics.measured or start in metrics.measured
-    name = metric if known else f"{start.lower()}{dot}{label}"
+    is_known = metric in metrics or metric in metrics.measured or start in metrics.measured
+    # Whoever types ASR means asr. A label behind the dot keeps its capitals.
+    name = metric if is_known else f"{start.lower()}{dot}{label}"
     try:
-        of = metrics.asked(name)
+        condition_metric = metrics.asked(name)
     except SuiteError as error:
         raise SuiteError(f"{place}: {error}") from error
-    if sign not in ("<", ">"):
-        raise SuiteError(f"{place}: {sign} is not a sign that conditions have; {_EXAMPLE}")
-    try:
+    with failing_in(place, SuiteError, _EXAMPLE):
         limit = float(number.removesuffix("%"))
-    except ValueError:
-        raise SuiteError(f"{place}: {number} is not a number; {_EXAMPLE}") from None
-    made = Condition(of, cast(Literal["<", ">"], sign), limit)
-    least, most = made.bounds
+    condition = FailCondition(condition_metric, cast(Literal["<", ">"], sign), limit)
+    least, most = condition.bounds
     if not (least <= limit <= most and math.isfinite(limit)):
-        raise SuiteError(f"{place}: {name} lies between {least:g} and {most:g}{' %' if made.percent else ''}")
-    if made.little and not number.endswith("%"):
-        meant = f"write {100 * limit:g}, or {number}% if you mean so little"
-        raise SuiteError(f"{place}: limits are in percent, as in tables; {meant}")
-    return made
+        raise SuiteError(f"{place}: {name} lies between {least:g} and {most:g}{' %' if condition.percent else ''}")
+    if condition.is_below_percent and not number.endswith("%"):
+        remedy = f"write {100 * limit:g}, or {number}% if you mean so little"
+        raise SuiteError(f"{place}: limits are in percent, as in tables; {remedy}")
+    return condition
 
 
-def judge(results: Results, conditions: Sequence[Condition]) -> Conditions:
+def judge_conditions(results: Results, conditions: Sequence[FailCondition]) -> ConditionResults:
     """Return the cells that meet a condition with the whole of their 95% interval, and those that cannot be judged.
 
     A condition is about the victims of this RUN, so the interval covers the choice of examples and not other seeds.
 
     Raises SuiteError where no cell has a value of a metric, so that a condition on it says nothing.
     """
-    met: list[Met] = []
-    undecided: list[Unjudged] = []
+    met: list[ConditionMet] = []
+    undecided: list[UnjudgedCell] = []
     for condition in conditions:
-        cells = list(cells_of(results, condition.metric))
+        cells = list(iterate_cells(results, condition.metric))
         if not cells and condition.metric.of == "all attacks":
-            why = any_attack(results, grid(results)).problem or "it needs two or more attacks."
+            why = build_any_attack_cells(results, attack_grid(results)).problem or "it needs two or more attacks."
             raise SuiteError(f"--fail-if {str(condition)!r}: {why}")
-        there = [(str(CellKey.of(name)), one) for name, one in cells if one.cell.present]
-        if all(one.value is None for _, one in there):
+        present_cells = [(str(CellName.of(name)), cell) for name, cell in cells if cell.cell.present]
+        if all(cell.value is None for _, cell in present_cells):
             raise SuiteError(
                 f"--fail-if {str(condition)!r}: no cell of {results.root} has a value of {condition.metric.name}"
             )
-        for name, one in there:
-            score = one.cell.sampled(one.number)
-            if why := _void(condition, one):
-                undecided.append(Unjudged(condition, name, why))
+        for name, cell in present_cells:
+            score = cell.cell.sampled(cell.number)
+            if why := _why_void(condition, cell):
+                undecided.append(UnjudgedCell(condition, name, why))
             elif score and score.low is not None and score.high is not None and condition.holds(score.low, score.high):
                 assert score.value is not None
-                met.append(Met(condition, name, score.value, score.low, score.high, score.n))
-    return Conditions(tuple(met), tuple(undecided))
+                met.append(ConditionMet(condition, name, score.value, score.low, score.high, score.n))
+    return ConditionResults(tuple(met), tuple(undecided))
 
 
-def _void(condition: Condition, one: OfCell) -> str:
+def _why_void(condition: FailCondition, named_cell: CellNumber) -> str:
     """Say why a cell says nothing of a condition; an empty text where it does."""
-    cell, score = one.cell, one.cell.sampled(one.number)
+    cell, score = named_cell.cell, named_cell.cell.sampled(named_cell.number)
     # What a victim is before any attack says what it says of one near chance.
-    if condition.metric.of != "victims" and (found := condition.metric.hindered(cell.results.flags.voiding(cell.jobs))):
-        return f"it is flagged {', '.join(found)}"
+    if condition.metric.of != "victims":
+        flags = condition.metric.hindered(cell.results.flags.voiding_flags(cell.jobs))
+        if flags:
+            return f"it is flagged {', '.join(flags)}"
     if score is None or (condition.metric.of is None and score.low is None):
         return "it has no value with an interval"
-    if not one.shares:
+    if not named_cell.shares:
         return ""
     if not score.n:
         return "no text counts"
-    n = score.n / cell.repeats
-    most = wilson(n if condition.sign == ">" else 0, n)
-    assert most is not None, "n is at least 1"
-    if condition.holds(*most):
+    text_count = score.n / cell.repeats
+    # The most extreme result that so many texts allow: if even that has too wide an interval, nothing can decide.
+    widest_interval = wilson(text_count if condition.sign == ">" else 0, text_count)
+    assert widest_interval is not None, "n is at least 1"
+    if condition.holds(*widest_interval):
         return ""
     return f"{score.n} text{'s' * (score.n > 1)} cannot show it, whatever becomes of them; attack more"

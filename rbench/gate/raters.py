@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.nested_intervals import Spread
-from rbench.score.paired import PairedSample, spread_of
-from rbench.score.people import between_sums
+from rbench.score.nested_intervals import VarianceLevels
+from rbench.score.paired import PairedSample, estimate_levels
+from rbench.score.people import rater_variance_of_sums
 
 Values = NDArray[np.float64]
 
 
-class Told(NamedTuple):
+class RaterScores(NamedTuple):
     """What people told of one run: arrays with a row an example and a column a fine-tuning seed, nan where there is no
     value."""
 
@@ -31,13 +31,13 @@ class Told(NamedTuple):
     """How many examples people judged."""
 
 
-class ToldRise(NamedTuple):
-    """The rise of a mean; the fields are those of `gate.score.Rise`."""
+class RaterRise(NamedTuple):
+    """The rise of a mean; the fields are those of `gate.score.BaselineDelta`."""
 
     value: float
     n: int
     texts: int
-    spread: Spread
+    spread: VarianceLevels
 
     @property
     def error(self) -> float:
@@ -60,35 +60,47 @@ class ToldRise(NamedTuple):
         return self.spread.interval(self.value, 1 - 2 * level)
 
 
-def told_rise(baseline: Sequence[Told], new: Told, *, higher_is_worse: bool) -> ToldRise | None:
+def compare_rater_scores(
+    baseline: Sequence[RaterScores], new_scores: RaterScores, *, higher_is_worse: bool
+) -> RaterRise | None:
     """Compare the new run with the mean of some baseline runs; None where they share no example.
 
     Args:
         baseline: one run or more.
-        new: of the same shape.
+        new_scores: of the same shape.
     """
     runs = np.stack([run.values for run in baseline])
-    both = ~np.isnan(new.values) & ~np.isnan(runs).any(axis=0)
-    if both.sum() < 2:
+    in_all_runs = ~np.isnan(new_scores.values) & ~np.isnan(runs).any(axis=0)
+    if in_all_runs.sum() < 2:
         return None
-    rows, columns = np.nonzero(both)
-    sign, n, none = 1.0 if higher_is_worse else -1.0, len(rows), np.zeros(len(rows), np.int64)
-    before, after = runs.mean(axis=0)[both], new.values[both]
-    sample = PairedSample(before, after, np.arange(n), columns, none, none, rows)
-    sides = [(run, -1 / (n * len(baseline))) for run in baseline] + [(new, 1 / n)]
-    people = between_sums((_weighed(run, both, weight), rows) for run, weight in sides)
-    spread = spread_of(sample)._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
-    judged = min(run.judged for run in (*baseline, new))
-    return ToldRise(sign * float((after - before).mean()), n, min(judged, len(np.unique(rows))), spread)
+    rows, columns = np.nonzero(in_all_runs)
+    sign, pair_count, one_level = 1.0 if higher_is_worse else -1.0, len(rows), np.zeros(len(rows), np.int64)
+    before, after = runs.mean(axis=0)[in_all_runs], new_scores.values[in_all_runs]
+    sample = PairedSample(before, after, np.arange(pair_count), columns, one_level, one_level, rows)
+    # The sum over raters is of the difference of both means: the baseline's weights are negative.
+    sides = [(run, -1 / (pair_count * len(baseline))) for run in baseline] + [(new_scores, 1 / pair_count)]
+    between_raters = rater_variance_of_sums(
+        (_weighted_by_rater(run, in_all_runs, weight), rows) for run, weight in sides
+    )
+    spread = estimate_levels(sample)._replace(
+        raters=between_raters.variance, rater_freedom=between_raters.freedom, rater_noise=between_raters.noise
+    )
+    fewest_judged = min(run.judged for run in (*baseline, new_scores))
+    return RaterRise(
+        sign * float((after - before).mean()), pair_count, min(fewest_judged, len(np.unique(rows))), spread
+    )
 
 
-def _weighed(run: Told, both: NDArray[np.bool_], weight: float) -> dict[str, Values]:
+def _weighted_by_rater(run: RaterScores, in_all_runs: NDArray[np.bool_], weight: float) -> dict[str, Values]:
     # Where a rater gave no answer, the value of all raters stands in, so that the text sets this rater apart from none.
-    return {who: weight * np.where(np.isnan(own), run.values, own)[both] for who, own in run.by_rater.items()}
+    return {
+        rater: weight * np.where(np.isnan(of_rater), run.values, of_rater)[in_all_runs]
+        for rater, of_rater in run.by_rater.items()
+    }
 
 
-def deviation(baseline: Sequence[Told], new: Told) -> float:
+def deviation_between_runs(baseline: Sequence[RaterScores], new_scores: RaterScores) -> float:
     """Return the standard deviation between the means of baseline runs, over examples that all runs have."""
     runs = np.stack([run.values for run in baseline])
-    both = ~np.isnan(new.values) & ~np.isnan(runs).any(axis=0)
-    return float(runs[:, both].mean(axis=1).std(ddof=1))
+    in_all_runs = ~np.isnan(new_scores.values) & ~np.isnan(runs).any(axis=0)
+    return float(runs[:, in_all_runs].mean(axis=1).std(ddof=1))

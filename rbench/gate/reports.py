@@ -6,40 +6,48 @@ import re
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from rbench.gate.check import WORDS, Checked, CheckedRow
-from rbench.gate.score import GRAVE, needed
+from rbench.gate.check import VERDICT_WORDS, CheckedRow, CheckResult
+from rbench.gate.score import GRAVE_SHARE, texts_needed
+from rbench.gate.vector_check import RANKED, VECTOR_WORDS, VectorCheck, VectorRow
+from rbench.gate.watched_texts import DOCUMENTS, QUERIES
 from rbench.tables import Table
 from rbench.tables.formats import markdown_escape, render
-from rbench.tables.table import Entry, Meaning, Number, groups_of, p_value
+from rbench.tables.table import Meaning, Number, TableEntry, format_p_value, group_starts
 
 
-def table(found: Checked) -> Table:
+def build_check_table(check_result: CheckResult) -> Table:
     """Lay out a check: a line for each row."""
-    several = len({row.key.finetune for row in found.rows}) > 1
-    header = ["Encoder", "Task", *(["Fine-tuning"] if several else []), "Attack", "Metric"]
+    several_strategies = len({row.key.finetune for row in check_result.rows}) > 1
+    header = ["Encoder", "Task", *(["Fine-tuning"] if several_strategies else []), "Attack", "Metric"]
     header += ["n", "Baseline", "Now", "Worse by", "p", "Could show", "Verdict"]
-    rows = tuple(_row(row, several) for row in found.rows)
+    rows = tuple(_table_row(row, several_strategies) for row in check_result.rows)
     return Table(
         metric="check",
         header=tuple(header),
         rows=rows,
-        groups=groups_of(rows, 2 + several),
+        groups=group_starts(rows, 2 + several_strategies),
         cells=(),
-        notes=(*_notes(found), *found.notes),
-        about=Meaning("Check against the baseline", _titles(found), None),
+        notes=(*_table_notes(check_result), *check_result.notes),
+        about=Meaning("Check against the baseline", _metric_titles(check_result), None),
     )
 
 
-def _titles(found: Checked) -> str:
+def _metric_titles(check_result: CheckResult) -> str:
     """Name the metrics: `accuracy under attack, clean accuracy and attack success rate`."""
-    titles = [metric.about.title[:1].lower() + metric.about.title[1:] for metric in found.rules.metrics]
+    titles = [metric.about.title[:1].lower() + metric.about.title[1:] for metric in check_result.rules.metrics]
     return " and ".join(part for part in (", ".join(titles[:-1]), titles[-1]) if part)
 
 
-def _row(row: CheckedRow, several: bool) -> tuple[Entry, ...]:
+def _table_row(row: CheckedRow, several_strategies: bool) -> tuple[TableEntry, ...]:
     key, judged = row.key, row.judged
-    names = (key.encoder, key.task, *([key.finetune] if several else []), key.attack, row.metric.about.column)
-    verdict = "; ".join((f"{WORDS[row.verdict]}: {row.because}", *row.beside))
+    names = (
+        key.encoder,
+        key.task,
+        *([key.finetune] if several_strategies else []),
+        key.attack,
+        row.metric.about.column,
+    )
+    verdict = "; ".join((f"{VERDICT_WORDS[row.verdict]}: {row.because}", *row.beside))
     if judged is None:
         return (*names, None, None, None, None, None, None, verdict)
     return (
@@ -48,35 +56,35 @@ def _row(row: CheckedRow, several: bool) -> tuple[Entry, ...]:
         Number(row.before, percent=True),
         Number(row.after, percent=True),
         Number(judged.rise, True, judged.n, judged.low, judged.high),
-        p_value(judged.p_holm),
+        format_p_value(judged.p_holm),
         Number(judged.smallest, percent=True),
         verdict,
     )
 
 
-def _notes(found: Checked) -> list[str]:
-    rules, rows = found.rules, len(found.rows)
-    limits = ", ".join(f"{metric.about.column} {rules.tolerance(metric):g}" for metric in rules.metrics)
-    meant = "; ".join(
+def _table_notes(check_result: CheckResult) -> list[str]:
+    rules, rows = check_result.rules, len(check_result.rows)
+    tolerances = ", ".join(f"{metric.about.column} {rules.tolerance(metric):g}" for metric in rules.metrics)
+    definitions = "; ".join(
         f"{metric.about.column}: {metric.about.title[:1].lower()}{metric.about.title[1:]}, {metric.about.definition}"
         for metric in rules.metrics
     )
-    counts = sorted({row.runs for row in found.rows})
+    counts = sorted({row.runs for row in check_result.rows})
     plural = "s" if counts != [1] else ""
     allowed = " Here that is allowed (--allow-undecided)." if rules.allow_undecided else ""
     excused = " Here that is allowed (--allow-unexplained)." if rules.allow_unexplained else ""
     return [
-        f"{meant}.",
-        f"A row fails if it is worse by more than its tolerance in points ({limits}) and significant: its one-sided "
-        f"p is below {rules.alpha:g}, corrected by Holm for {rows} row{'s' * (rows > 1)}. It also fails if it is "
-        "missing. So does one that is significantly worse than one or two baseline runs with other weights, which is "
-        f"{WORDS['unexplained']}: the change or the training.{excused}",
+        f"{definitions}.",
+        f"A row fails if it is worse by more than its tolerance in points ({tolerances}) and significant: its "
+        f"one-sided p is below {rules.alpha:g}, corrected by Holm for {rows} row{'s' * (rows > 1)}. It also fails if "
+        "it is missing. So does one that is significantly worse than one or two baseline runs with other weights, "
+        f"which is {VERDICT_WORDS['unexplained']}: the change or the training.{excused}",
         "Worse by: how far a number moved towards its worse end, over the n pairs of text and seed that count in both "
         "runs. Each limit is that of the same one-sided test, so the lower one is above 0 exactly where p is below "
         f"{rules.alpha:g}.",
         "A row is undecided, and the check does not pass, if its numbers cannot show that it is well: fewer than "
-        f"{needed(max(1, rows), rules.alpha)} texts, a victim near chance, or a fall of more than {100 * GRAVE:g} "
-        f"points that may be chance.{allowed}",
+        f"{texts_needed(max(1, rows), rules.alpha)} texts, a victim near chance, or a fall of more than "
+        f"{100 * GRAVE_SHARE:g} points that may be chance.{allowed}",
         f"Baseline: {' or '.join(map(str, counts))} run{plural}. The columns Baseline and Now are the values of "
         "tables, each over its own examples.",
         "Could show: the smallest true change for the worse that such a sample shows with a power of 80%. A row that "
@@ -84,49 +92,102 @@ def _notes(found: Checked) -> list[str]:
     ]
 
 
-def as_text(found: Checked) -> str:
+def build_vector_table(check_result: VectorCheck) -> Table:
+    """Lay out a check of an encoder's vectors: a line for each group of texts."""
+    rows: tuple[tuple[TableEntry, ...], ...] = tuple(
+        (
+            row.name,
+            row.n,
+            row.changed,
+            "" if row.cosine is None else Number(row.cosine, percent=False, digits=5),
+            format_p_value(row.p),
+            VECTOR_WORDS[row.verdict],
+        )
+        for row in check_result.rows
+    )
+    notes = (
+        "Changed: texts whose vector is farther from that of the baseline than the encoder's own answers were when the "
+        f"baseline was made, and by more than {check_result.tolerance:g} in 1 - cosine. Cosine: the median.",
+        "p: how likely as many are where nothing changed, corrected by Holm for all rows. A check of an encoder that "
+        f"has not changed fails with a probability of {check_result.alpha:g} at most.",
+        f"Of the first {RANKED} documents of a query, {check_result.replaced:.1f} are others now, on average over "
+        f"{len(QUERIES)} queries on {len(DOCUMENTS)} documents.",
+    )
+    return Table(
+        metric="watch",
+        header=("Texts", "n", "Changed", "Cosine", "p", "Verdict"),
+        rows=rows,
+        groups=frozenset(),
+        cells=(),
+        notes=notes,
+        about=Meaning("Check of an encoder's vectors", check_result.encoder, None, percent=False),
+    )
+
+
+def _build_table(check_result: CheckResult | VectorCheck) -> Table:
+    return (
+        build_vector_table(check_result) if isinstance(check_result, VectorCheck) else build_check_table(check_result)
+    )
+
+
+def as_text(check_result: CheckResult | VectorCheck) -> str:
     """Return the table as markdown, and as its last line whether the check passed and why."""
-    return f"{render(table(found), 'markdown', intervals=True)}\n\n{_line(found.said)}"
+    return f"{render(_build_table(check_result), 'markdown', intervals=True)}\n\n{_in_one_line(check_result.said)}"
 
 
-def summary(found: Checked | str) -> str:
+def as_summary(check_result_or_error: CheckResult | VectorCheck | str) -> str:
     """Return the check as a section of markdown, for the summary page of a CI job; or why it could not be made."""
-    if isinstance(found, str):
-        return f"## rbench check could not be made\n\n{markdown_escape(found)}\n"
-    body = render(table(found), "markdown", intervals=True)
-    return f"## rbench check {found.verdict}\n\n{markdown_escape(found.said)}\n\n{body}\n"
+    if isinstance(check_result_or_error, str):
+        return f"## rbench check could not be made\n\n{markdown_escape(check_result_or_error)}\n"
+    body = render(_build_table(check_result_or_error), "markdown", intervals=True)
+    return (
+        f"## rbench check {check_result_or_error.verdict}\n\n{markdown_escape(check_result_or_error.said)}\n\n{body}\n"
+    )
 
 
-def junit(found: Checked | str) -> str:
+def as_junit(check_result_or_error: CheckResult | VectorCheck | str) -> str:
     """Return the check as JUnit XML, with a test case for each row; or with one that says why it could not be made.
 
     A row that fails is a failure, and so is one that is worse with unknown cause. One that cannot be judged is an
     error. Where either is allowed, it is skipped.
     """
-    if isinstance(found, str):
-        return _junit([("rbench", "check", ElementTree.Element("error", {"message": _xml(found)}))])
-    kinds = {
+    if isinstance(check_result_or_error, str):
+        return _junit_document(
+            [("rbench", "check", ElementTree.Element("error", {"message": _xml_text(check_result_or_error)}))]
+        )
+    if isinstance(check_result_or_error, VectorCheck):
+        return _junit_document([_vector_case(check_result_or_error, row) for row in check_result_or_error.rows])
+    element_by_verdict = {
         "failed": "failure",
-        "unexplained": "skipped" if found.rules.allow_unexplained else "failure",
-        "undecided": "skipped" if found.rules.allow_undecided else "error",
+        "unexplained": "skipped" if check_result_or_error.rules.allow_unexplained else "failure",
+        "undecided": "skipped" if check_result_or_error.rules.allow_undecided else "error",
     }
     cases = []
-    for row in found.rows:
+    for row in check_result_or_error.rows:
         key = row.key
-        names = _xml(f"{key.encoder}.{key.task}"), _xml("/".join((*key[2:], row.metric.name)))
+        names = _xml_text(f"{key.encoder}.{key.task}"), _xml_text("/".join((*key[2:], row.metric.name)))
         if row.verdict == "passed":
             child = ElementTree.Element("system-out")
-            child.text = _xml(f"{WORDS[row.verdict]}: {row.because}\n{_told(row)}")
+            child.text = _xml_text(f"{VERDICT_WORDS[row.verdict]}: {row.because}\n{_numbers_line(row)}")
         else:
-            child = ElementTree.Element(kinds[row.verdict], {"message": _xml(row.because)})
-            child.text = _xml(_told(row))
+            child = ElementTree.Element(element_by_verdict[row.verdict], {"message": _xml_text(row.because)})
+            child.text = _xml_text(_numbers_line(row))
         cases.append((*names, child))
-    return _junit(cases)
+    return _junit_document(cases)
 
 
-def _junit(cases: Sequence[tuple[str, str, ElementTree.Element]]) -> str:
+def _vector_case(check_result: VectorCheck, row: VectorRow) -> tuple[str, str, ElementTree.Element]:
+    passed = row.verdict == "passed"
+    child = ElementTree.Element("system-out" if passed else "failure")
+    if not passed:
+        child.set("message", _xml_text(check_result.said))
+    child.text = f"{row.changed} of {row.n} changed"
+    return _xml_text(check_result.encoder), row.name, child
+
+
+def _junit_document(cases: Sequence[tuple[str, str, ElementTree.Element]]) -> str:
     kinds = [child.tag for _, _, child in cases]
-    counts = {name: str(kinds.count(tag)) for name, tag in _COUNTED.items()}
+    counts = {name: str(kinds.count(tag)) for name, tag in _JUNIT_COUNTS.items()}
     root = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(root, "testsuite", {"name": "rbench check", "tests": str(len(cases)), **counts})
     for classname, name, child in cases:
@@ -135,62 +196,82 @@ def _junit(cases: Sequence[tuple[str, str, ElementTree.Element]]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-_COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+_JUNIT_COUNTS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def github(found: Checked | str) -> Iterator[str]:
-    """Yield a workflow command for each row that GitHub shows as an annotation; or one for why there is no check.
+def list_github_commands(check_result_or_error: CheckResult | VectorCheck | str) -> Iterator[str]:
+    """Yield a workflow command for each row that GitHub shows as an annotation; or one for why there is no check. A
+    check of an encoder's vectors that failed has one.
 
     A row that fails, one that is worse with unknown cause and one that cannot be judged are errors, the latter two
     warnings where they are allowed. One that passes although it is worse by more than the tolerance, because that may
     be chance, is a notice.
     """
-    if isinstance(found, str):
-        yield f"::error title={_property('rbench: the check could not be made')}::{_data(found)}"
+    if isinstance(check_result_or_error, str):
+        yield (
+            "::error "
+            f"title={_escape_property('rbench: the check could not be made')}::{_escape_data(check_result_or_error)}"
+        )
         return
-    for row in found.rows:
-        worse = row.judged is not None and (row.judged.rise or 0) > found.rules.tolerance(row.metric) / 100
+    if isinstance(check_result_or_error, VectorCheck):
+        if check_result_or_error.verdict == "failed":
+            title = _escape_property(f"rbench: {check_result_or_error.encoder} has changed")
+            yield f"::error title={title}::{_escape_data(check_result_or_error.said)}"
+        return
+    for row in check_result_or_error.rows:
+        worse = (
+            row.judged is not None and (row.judged.rise or 0) > check_result_or_error.rules.tolerance(row.metric) / 100
+        )
         level = {
             "failed": "error",
-            "unexplained": "warning" if found.rules.allow_unexplained else "error",
-            "undecided": "warning" if found.rules.allow_undecided else "error",
+            "unexplained": "warning" if check_result_or_error.rules.allow_unexplained else "error",
+            "undecided": "warning" if check_result_or_error.rules.allow_undecided else "error",
             "passed": "notice" if worse else "",
         }[row.verdict]
         if level:
-            what = {"undecided": "cannot be judged", "unexplained": f"is {WORDS['unexplained']}"}.get(
-                row.verdict, "failed"
-            )
-            what = "passed" if row.verdict == "passed" else what
-            title = _property(f"rbench: {row.name} {what}")
-            yield f"::{level} title={title}::{_data(f'{row.because}. {_told(row)}'.strip())}"
+            verdict_words = {
+                "passed": "passed",
+                "failed": "failed",
+                "unexplained": f"is {VERDICT_WORDS['unexplained']}",
+                "undecided": "cannot be judged",
+            }[row.verdict]
+            title = _escape_property(f"rbench: {row.name} {verdict_words}")
+            yield f"::{level} title={title}::{_escape_data(f'{row.because}. {_numbers_line(row)}'.strip())}"
 
 
-def _told(row: CheckedRow) -> str:
+def _numbers_line(row: CheckedRow) -> str:
     """Write a row's numbers in one line."""
-    d = row.judged
+    judged_row = row.judged
     beside = f" Beside: {', '.join(row.beside)}." if row.beside else ""
-    if d is None or d.rise is None:
+    if judged_row is None or judged_row.rise is None:
         return beside.strip()
-    interval = f" [{100 * d.low:+.1f}, {100 * d.high:+.1f}]" if d.low is not None and d.high is not None else ""
-    p = f", corrected p {p_value(d.p_holm)}" if d.p_holm is not None else ""
+    interval = (
+        f" [{100 * judged_row.low:+.1f}, {100 * judged_row.high:+.1f}]"
+        if judged_row.low is not None and judged_row.high is not None
+        else ""
+    )
+    p = f", corrected p {format_p_value(judged_row.p_holm)}" if judged_row.p_holm is not None else ""
     before, after = (f"{100 * value:.1f}" if value is not None else "n/a" for value in (row.before, row.after))
-    return f"{before} became {after}; paired {100 * d.rise:+.1f}{interval} points for the worse{p}, n = {d.n}.{beside}"
+    return (
+        f"{before} became {after}; paired {100 * judged_row.rise:+.1f}{interval} points for the worse{p}, n = "
+        f"{judged_row.n}.{beside}"
+    )
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     """Escape a message as GitHub's toolkit does (`escapeData`)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
+def _escape_property(text: str) -> str:
     """Escape a property's value as GitHub's toolkit does (`escapeProperty`)."""
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _line(text: str) -> str:
+def _in_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _xml(text: str) -> str:
+def _xml_text(text: str) -> str:
     """Write characters that XML 1.0 cannot hold, such as control characters, as U+001B. ElementTree escapes others."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", lambda m: f"U+{ord(m[0]):04X}", text)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rbench.leaderboard.board import RULE, Column
-from rbench.leaderboard.pareto import plane
+from rbench.leaderboard.board import RANK_RULE, BoardColumn
+from rbench.leaderboard.pareto import draw_plane
 from rbench.leaderboard.site import EncoderPage, Site
-from rbench.report.html import POLICY, Script, own_file, rendered
-from rbench.tables.formats import SIGNS, text_of
+from rbench.report.html import POLICY, PageScript, read_own_file, render_template
+from rbench.tables.formats import SIGN_MEANINGS, format_entry
 from rbench.tables.table import Number
-from rbench.verdicts.claims import brief, sentence
+from rbench.verdicts.claims import claim_sentence, summarise_claim
 
 LEADERBOARD = "rbench.leaderboard"
 """The package of the templates, the script and the style of a site."""
@@ -22,28 +22,28 @@ TRACK = 100.0
 """What the drawn intervals of encoders reach to, from 0 on: percent, or 100 times a correlation."""
 
 
-def index(site: Site) -> str:
+def render_index(site: Site) -> str:
     """Return the index of a site, with the script that sorts its leaderboard where it has one."""
-    script = Script("module", own_file("static", "board.js", LEADERBOARD))
-    values = _of_sites() | {"script": script if site.boards else None, "rule": RULE, "plane": plane}
+    script = PageScript("module", read_own_file("static", "board.js", LEADERBOARD))
+    values = _shared_values() | {"script": script if site.boards else None, "rule": RANK_RULE, "plane": draw_plane}
     if site.boards:
         values["policy"] = POLICY.replace("style-src", f"script-src '{script.hash}'; style-src")
-    hrefs = {one.label: one.href for one in site.encoders}
-    called = {**site.readings.titles, **site.titles}
-    return rendered(
+    hrefs = {encoder_page.label: encoder_page.href for encoder_page in site.encoders}
+    titles_by_label = {**site.board_numbers.titles, **site.titles}
+    return render_template(
         "index.html.j2",
         LEADERBOARD,
         site=site,
-        sentence=sentence,
-        brief=brief,
-        text=text_of,
+        sentence=claim_sentence,
+        brief=summarise_claim,
+        text=format_entry,
         hrefs=hrefs,
-        names=lambda row: called.get(row.who.label, row.who.label),
+        names=lambda row: titles_by_label.get(row.who.label, row.who.label),
         **values,
     )
 
 
-def encoder(page: EncoderPage, home: str) -> str:
+def render_encoder_page(page: EncoderPage, home: str) -> str:
     """Return the page of an encoder.
 
     Args:
@@ -51,38 +51,42 @@ def encoder(page: EncoderPage, home: str) -> str:
         home: the way from the page to the folder of the index: `../`.
     """
     better = {"lowest": "lower", "highest": "higher"}
-    return rendered(
+    return render_template(
         "encoder.html.j2",
         LEADERBOARD,
         page=page,
         home=home,
-        bar=_bar,
-        text=text_of,
+        bar=_bar_place,
+        text=format_entry,
         better=better,
-        signs=SIGNS.values(),
-        **_of_sites(),
+        signs=SIGN_MEANINGS.values(),
+        **_shared_values(),
     )
 
 
-def _of_sites() -> dict[str, Any]:
-    style = own_file("static", "report.css") + own_file("static", "site.css", LEADERBOARD)
-    return {"policy": POLICY, "style": style, "script": None, "described": _described, "size": _size}
+def _shared_values() -> dict[str, Any]:
+    style = read_own_file("static", "report.css") + read_own_file("static", "site.css", LEADERBOARD)
+    return {"policy": POLICY, "style": style, "script": None, "described": _describe_column, "size": _format_size}
 
 
-def _described(column: Column) -> str:
+def _describe_column(column: BoardColumn) -> str:
     """Say what a column of a leaderboard is."""
     about = column.about
     return f"{about.title}: {about.definition}; {about.best or 'no'} is {about.good}"
 
 
-def _size(weights: int) -> str:
+def _format_size(weights: int) -> str:
     """Write a number of weights: `22.7M`."""
     billions = weights >= 1_000_000_000
     return f"{weights / (1e9 if billions else 1e6):.3g}{'B' if billions else 'M'}"
 
 
-def _bar(entry: Number) -> dict[str, float]:
+def _bar_place(entry: Number) -> dict[str, float]:
     """Return where a number and its interval stand on a track, in percent of its length."""
     scale = 100 if entry.percent else 1
     ends = {"low": entry.low, "high": entry.high, "value": entry.value}
-    return {name: round(min(max(scale * x / TRACK, 0), 1) * 100, 2) for name, x in ends.items() if x is not None}
+    return {
+        name: round(min(max(scale * end_value / TRACK, 0), 1) * 100, 2)
+        for name, end_value in ends.items()
+        if end_value is not None
+    }

@@ -15,11 +15,17 @@ from rbench.measures._rows import Column, Mean, Row, Share
 from rbench.schema import MeasuredRow
 
 if TYPE_CHECKING:
-    from rbench.measures._context import Asked, EncoderContext, MeasureContext, Measured, TrainedContext, VictimContext
+    from rbench.measures._context import (
+        EncoderContext,
+        MeasureContext,
+        Measured,
+        TrainedContext,
+        VictimContext,
+        VictimRef,
+    )
     from rbench.measures._stored import MeasuredJob, measured
 
 __all__ = [
-    "Asked",
     "Column",
     "EncoderContext",
     "Mean",
@@ -32,6 +38,7 @@ __all__ = [
     "Share",
     "TrainedContext",
     "VictimContext",
+    "VictimRef",
     "measured",
 ]
 

@@ -57,6 +57,12 @@ class Measure(Extension[O]):
     """The kinds of resources of the suite's resource set that it may need. `needs` may narrow them."""
     vectors: bool = False
     """Whether it reads the vectors of encoders, which classifiers that exist do not have."""
+    vector_lengths: str = ""
+    """How results depend on the lengths of vectors, in which encoders with and without `normalize` differ; empty: they
+    do not."""
+    contrast: bool = False
+    """Whether a job reads the contrast set of its task (`context.set`), where the suite says `evaluate: [contrast]`. A
+    measure of victims has no job on a task without such a set; one of attacks does without it."""
     network: bool = False
     """Whether it reads gradients or the inside of a network, which an encoder behind an endpoint does not have."""
     objectives: tuple[str, ...] = ()
@@ -96,13 +102,13 @@ class Measure(Extension[O]):
         """Make the table. Raises StoreError, with a remedy, where the RUN has nothing to show."""
         from rbench.measures import _columns
 
-        return _columns.table(self, options, results)
+        return _columns.build_table(self, options, results)
 
     def cells(self, results: Results) -> Grid[Any]:
         """Return the cells that have the `numbers`, done or not. Raises StoreError where the RUN has none."""
         from rbench.measures import _columns
 
-        return _columns.cells(self, results)
+        return _columns.build_cells(self, results)
 
     def needs(self, options: Any) -> tuple[ResourceKind, ...]:
         """Return those of `resources` that are needed with these options."""
@@ -113,8 +119,8 @@ class Measure(Extension[O]):
 
         Without it, the option `task` or `tasks` names them.
         """
-        named = getattr(options, "tasks", None) or (options.task,)
-        return dict.fromkeys(named, options)
+        task_names = getattr(options, "tasks", None) or (options.task,)
+        return dict.fromkeys(task_names, options)
 
     def splits(self, options: Any, task: TaskSpec) -> Sequence[str]:
         """Of a measure of encoders: return the splits of a task that it cannot do without.
@@ -169,12 +175,13 @@ class Measure(Extension[O]):
         """Run it, and return what a job stores."""
         from rbench.measures._context import Measured
 
-        found = self.run(options, context)
-        if isinstance(found, Measured):
-            return found
-        rows = list(found)
+        # A measure returns rows, or Measured where it also has scores and counts of its own.
+        returned = self.run(options, context)
+        if isinstance(returned, Measured):
+            return returned
+        rows = list(returned)
         if self.columns:
             from rbench.measures import _columns
 
-            rows = [_columns.stored(self, row) for row in rows]
+            rows = [_columns.store_row(self, row) for row in rows]
         return Measured(rows, counts={"rows": len(rows)})  # type: ignore[arg-type]

@@ -8,24 +8,24 @@ from functools import partial
 
 from pydantic import BaseModel
 
-from rbench.measures._stored import MeasuredJob, chosen, jobs, read_rows
+from rbench.measures._stored import MeasuredJob, chosen, jobs_of_measure, read_rows
 from rbench.schema import Job, Meaning, MeasuredRow, Score
-from rbench.score.packed import unpacked
+from rbench.score.packed import unpack_hits
 from rbench.tables import Results
-from rbench.tables.cells import Grid, Measured, Reading, by_place, gathered, mean_of
-from rbench.tables.draws import COVERED
+from rbench.tables.cells import Grid, MeasuredCell, NumberReading, gather_cells, mean_score, read_values_by_place
+from rbench.tables.draws import EXAMPLES_COVERED
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values
-from rbench.tables.notes import as_read, missing, selected_steps, variants
-from rbench.tables.results import Run
+from rbench.tables.notes import differing_model_notes, selected_step_notes, unfinished_notes, variant_notes
+from rbench.tables.results import SeedRun
 from rbench.tables.table import Number
 
-Row = tuple[str, str]
+EncoderRow = tuple[str, str]
 """Encoder, as the suite names it, and the measure's label."""
 
 
 @dataclass(frozen=True)
-class ByEncoder(Grid[Measured]):
+class EncoderGrid(Grid[MeasuredCell]):
     """The cells of a measure of encoders, by label, encoder and task."""
 
     asked: tuple[Job, ...] = ()
@@ -34,7 +34,7 @@ class ByEncoder(Grid[Measured]):
     """Reads a job that is done."""
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[EncoderRow, ...]:
         return tuple(dict.fromkeys((cell.encoder, cell.label) for cell in self.cells.values()))
 
     @property
@@ -47,21 +47,21 @@ class ByEncoder(Grid[Measured]):
         """The headings of the entries that name a row."""
         return ("Encoder", "Options") if self.labelled else ("Encoder",)
 
-    def names(self, row: Row) -> tuple[str, ...]:
+    def names(self, row: EncoderRow) -> tuple[str, ...]:
         """Return the entries of a row that name it."""
         return row if self.labelled else row[:1]
 
-    def cell(self, row: Row, task: str) -> Measured | None:
+    def cell(self, row: EncoderRow, task: str) -> MeasuredCell | None:
         """Return a cell of which a job is done."""
-        found = self.cells.get((row[1], row[0], task))
-        return found if found is not None and found.present else None
+        known = self.cells.get((row[1], row[0], task))
+        return known if known is not None and known.present else None
 
-    def of(self, row: Row, task: str) -> list[MeasuredJob]:
+    def of(self, row: EncoderRow, task: str) -> list[MeasuredJob]:
         """Return the complete jobs of a row on a task."""
         cell = self.cell(row, task)
         return [self.stored(run.job) for run in cell.done] if cell is not None else []
 
-    def number(self, row: Row, task: str, name: str) -> Number | None:
+    def number(self, row: EncoderRow, task: str, name: str) -> Number | None:
         """Return the mean of a number over trainings; None where no job is done."""
         cell = self.cell(row, task)
         return cell.number(name) if cell is not None else None
@@ -73,21 +73,21 @@ class ByEncoder(Grid[Measured]):
             *([f"Classifiers that exist have no frozen vectors and are not measured: {existing}."] if existing else []),
             *self.plan.suite.notes,
             *draw_notes(self.plan, self.asked),
-            *variants(self.plan, self.flags.behind(self.asked)),
-            *selected_steps(self.plan),
-            *as_read(self.plan),
+            *variant_notes(self.plan, self.flags.jobs_behind(self.asked)),
+            *selected_step_notes(self.plan),
+            *differing_model_notes(self.plan),
             *self.flags.notes(self.asked),
-            *missing("jobs", self.asked, self.standing),
+            *unfinished_notes("jobs", self.asked, self.standing),
         )
 
     def interval(self, kind: str) -> str:
         """Return a note on intervals of this kind, and on what they cover."""
         if self.plan.draws:
-            return f"{kind} {COVERED.format(what='texts')}"
+            return f"{kind} {EXAMPLES_COVERED.format(what='texts')}"
         return f"{kind} They cover the choice of texts, not differences between trainings."
 
 
-def by_encoder(
+def collect_by_encoder(
     results: Results,
     name: str,
     options: BaseModel | None,
@@ -96,9 +96,9 @@ def by_encoder(
     *,
     hits: Callable[[MeasuredJob, str], MeasuredRow | None] | None = None,
     units: Callable[[MeasuredJob, str], Iterable[float] | None] | None = None,
-    spoken: Callable[[Measured], Iterable[tuple[str, str | None]]] = lambda cell: [(cell.task, None)],
+    spoken: Callable[[MeasuredCell], Iterable[tuple[str, str | None]]] = lambda cell: [(cell.task, None)],
     planned: bool = False,
-) -> ByEncoder:
+) -> EncoderGrid:
     """Collect the jobs of a measure of encoders.
 
     Args:
@@ -108,40 +108,56 @@ def by_encoder(
         tasks: the tasks in the order in which they are shown; others come after them, as the plan has them.
         hits: returns the row that says of each text whether it is a hit, for numbers that are shares of hits.
         units: returns the values of which a number is the mean, for numbers that are no such shares.
-        spoken: as in `Grid`.
+        spoken: as in `AttackGrid`.
         planned: whether no job need be done.
 
     Raises StoreError as `measured` does.
     """
-    plan, asked, (about, score) = results.plan, tuple(jobs(results, name)), read
-    shown = asked if planned else chosen(results, name, options)
+    plan, planned_jobs, (meaning, score) = results.plan, tuple(jobs_of_measure(results, name)), read
+    wanted_jobs = planned_jobs if planned else chosen(results, name, options)
     stored: dict[str, MeasuredJob] = {}
 
-    def of(job: Job) -> MeasuredJob:
+    def stored_of(job: Job) -> MeasuredJob:
         return stored.get(job.key) or stored.setdefault(job.key, read_rows(results, job))
 
-    def values(run: Run, number: str) -> Values | None:
+    def values(run: SeedRun, number: str) -> Values | None:
         if units is not None:
-            return by_place(results, run.job, lambda: units(of(run.job), number))
-        return by_place(results, run.job, lambda: _hits(hits(of(run.job), number))) if hits is not None else None
+            return read_values_by_place(results, run.job, lambda: units(stored_of(run.job), number))
+        return (
+            read_values_by_place(results, run.job, lambda: _unpack_hits(hits(stored_of(run.job), number)))
+            if hits is not None
+            else None
+        )
 
-    reading = Reading(
-        about, lambda run, number: score(of(run.job), number), mean_of, values, shares=hits is not None, levels=False
+    reading = NumberReading(
+        meaning,
+        lambda run, number: score(stored_of(run.job), number),
+        mean_score,
+        values,
+        shares=hits is not None,
+        levels=False,
     )
-    named = [(job, _names(job, plan.draw(job.parts[0]).encoder)) for job in asked]
-    orders = {"label": dict.fromkeys(job.parts[1] for job in asked), "encoder": plan.suite.encoders, "task": tasks}
-    cells, axes = gathered(results, named, orders, partial(Measured, read=reading))
+    # All jobs first, so that the order of rows is the suite's whatever options are asked for; then those are chosen.
+    jobs_with_names = [(job, _names_of(job, plan.draw(job.parts[0]).encoder)) for job in planned_jobs]
+    orders = {
+        "label": dict.fromkeys(job.parts[1] for job in planned_jobs),
+        "encoder": plan.suite.encoders,
+        "task": tasks,
+    }
+    cells, axes = gather_cells(results, jobs_with_names, orders, partial(MeasuredCell, read=reading))
     if options is not None:
-        there = {(of["label"], of["encoder"]) for job, of in named if job in shown}
-        cells = {key: cell for key, cell in cells.items() if key[:2] in there}
-    return ByEncoder(results, cells, **axes, asked=asked, stored=of, spoken=spoken)
+        asked_rows = {
+            (stored_of["label"], stored_of["encoder"]) for job, stored_of in jobs_with_names if job in wanted_jobs
+        }
+        cells = {key: cell for key, cell in cells.items() if key[:2] in asked_rows}
+    return EncoderGrid(results, cells, **axes, asked=planned_jobs, stored=stored_of, spoken=spoken)
 
 
-def _names(job: Job, encoder: str) -> dict[str, str]:
+def _names_of(job: Job, encoder: str) -> dict[str, str]:
     return {"encoder": encoder, "label": job.parts[1], "task": job.parts[2]}
 
 
-def _hits(row: MeasuredRow | None) -> Iterable[float] | None:
-    if row is None or (packed := row.names.get("hits")) is None:
+def _unpack_hits(row: MeasuredRow | None) -> Iterable[float] | None:
+    if row is None or (packed_hits := row.names.get("hits")) is None:
         return None
-    return unpacked(packed, int(row.numbers["n"] or 0))
+    return unpack_hits(packed_hits, int(row.numbers["n"] or 0))

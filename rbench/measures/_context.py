@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rbench.errors import JobError
 from rbench.schema import EncoderSpec, MeasuredRow, Outcome, Prediction, Score, TaskSpec
-from rbench.system.progress import counting
+from rbench.system.progress import count_steps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from rbench.words.resources import Resources
 
 
-class Asked(NamedTuple):
+class VictimRef(NamedTuple):
     """A victim of the suite: an encoder and the strategy that fine-tuned it."""
 
     label: str
@@ -38,7 +37,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Given:
+class _JobContext:
     """What the job of any measure is given."""
 
     task: TaskSpec
@@ -50,7 +49,7 @@ class _Given:
 
 
 @dataclass(frozen=True)
-class EncoderContext(_Given):
+class EncoderContext(_JobContext):
     """The inputs of one job of a measure of encoders: one encoder as it is, and one task."""
 
     name: str
@@ -63,6 +62,8 @@ class EncoderContext(_Given):
     """All that is known of the task's rows."""
     remembered: RememberedVectors | None = None
     """The encoder with the vectors that earlier jobs on it computed."""
+    file: Callable[[str, str], Any] | None = None
+    """Returns the module of a kind and name, of those that the measure's FILES say."""
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the vectors of texts (len(texts), dim), in their order. Each distinct text is encoded once.
@@ -71,22 +72,18 @@ class EncoderContext(_Given):
         """
         import numpy as np
 
+        from rbench.score.finite import check_finite
+
         distinct = list(dict.fromkeys(texts))
-        encoded = counting(self.progress, len(distinct), f"{self.task.name}, texts encoded")
-        found = self.encoder.encode(distinct, "fastest", encoded).astype(np.float64)
-        broken = int((~np.isfinite(found).all(1)).sum())
-        if broken:
-            raise JobError(
-                f"{broken} of {len(distinct)} vectors of {self.name} on {self.task.name} have numbers that are not "
-                "finite (NaN or infinity), so nothing can be computed of them; its weights are damaged, or its "
-                "training diverged"
-            )
-        row = {text: i for i, text in enumerate(distinct)}
-        return found[[row[text] for text in texts]]
+        progress = count_steps(self.progress, len(distinct), f"{self.task.name}, texts encoded")
+        all_vectors = self.encoder.encode(distinct, "fastest", progress).astype(np.float64)
+        check_finite(all_vectors, f"{self.name} on {self.task.name}")
+        place = {text: i for i, text in enumerate(distinct)}
+        return all_vectors[[place[text] for text in texts]]
 
 
 @dataclass(frozen=True)
-class VictimContext(_Given):
+class VictimContext(_JobContext):
     """The inputs of one job of a measure of victims."""
 
     seed: int
@@ -100,7 +97,7 @@ class VictimContext(_Given):
 
 
 @dataclass(frozen=True)
-class TrainedContext(_Given):
+class TrainedContext(_JobContext):
     """The inputs of one job of a measure of trainings: an encoder that a job trained, and texts."""
 
     seed: int
@@ -128,16 +125,22 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class MeasureContext(_Given):
+class MeasureContext(_JobContext):
     """The inputs of one job of a measure. A measure of tasks has no victims and no attack."""
 
     attack: str
     """The attack's label."""
     seed: int
     """The seed of fine-tuning, of the sample and of the attack. A measure draws its random numbers from it."""
-    victims: tuple[Asked, ...]
+    victims: tuple[VictimRef, ...]
     """All victims, encoder by encoder in the suite's order."""
-    outcomes: Mapping[Asked, tuple[Outcome, ...]]
+    outcomes: Mapping[VictimRef, tuple[Outcome, ...]]
     """By victim, the outcome of each attacked example, with texts, sorted by id."""
-    victim: Callable[[Asked], EncoderClassifier]
+    victim: Callable[[VictimRef], EncoderClassifier]
     """Opens a victim, in eval mode. Only the last one stays in memory, so ask one all questions before the next."""
+    set: SetData | None = None
+    """The contrast set of the task, of a measure that says `contrast` in a suite that says `evaluate: [contrast]`."""
+    file: Callable[[str, str], Any] | None = None
+    """Returns the module of a kind and name, of those that the measure's FILES say."""
+    resources: Resources | None = None
+    """The resources that the measure NEEDS, of the suite's resource set."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
-from rbench.encoders.reading import prompt_tokens
+from rbench.encoders.reading import count_prompt_tokens
 from rbench.encoders.sentence import masked_mean
-from rbench.errors import JobError
+from rbench.score.finite import check_finite
 from rbench.words.resources.thesaurus import TAGS, Thesaurus
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 BATCH = 16
 """Triplets that go through the network at once."""
-_TOKEN = re.compile(r"\w+(?=n['’]t\b)|n['’]t\b|['’]\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
+_TOKEN_PATTERN = re.compile(r"\w+(?=n['’]t\b)|n['’]t\b|['’]\w+|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
+_WORD_PATTERN = re.compile(r"[A-Za-z]{2,}(?:-[A-Za-z]+)*")
 _AUXILIARIES = frozenset(
     [
         *("am", "is", "are", "was", "were", "be", "been", "being", "have", "has", "had", "having", "do", "does", "did"),
@@ -39,7 +39,7 @@ _AUXILIARIES = frozenset(
 """Words that a tagger may call verbs or adverbs, and that carry little meaning of their own."""
 
 
-class Triplet(NamedTuple):
+class SynonymTriplet(NamedTuple):
     """An example's id, its text, and the text with one word replaced by a synonym, and by an antonym."""
 
     example: str
@@ -48,9 +48,9 @@ class Triplet(NamedTuple):
     antonym: str
 
 
-def triplets(
+def make_triplets(
     rows: Sequence[Example], tags: Callable[[Sequence[str]], Sequence[tuple[str, str]]], look_up: Thesaurus, seed: int
-) -> list[Triplet]:
+) -> list[SynonymTriplet]:
     """Return a triplet for each text that has a word with both a synonym and an antonym, in the order of the rows.
 
     Where several words have both, the seed draws one, whatever the other rows are. Of its synonyms and antonyms the
@@ -60,30 +60,32 @@ def triplets(
         tags: returns (word, universal tag) for each word of a text.
         look_up: synonyms and antonyms of a word with a tag.
     """
-    found = []
-    for one in rows:
-        (text,) = one.texts
-        tokens = list(_TOKEN.finditer(text))
+    made = []
+    for row in rows:
+        (text,) = row.texts
+        tokens = list(_TOKEN_PATTERN.finditer(text))
         choices = []
         for token, (word, tag) in zip(tokens, tags([token[0] for token in tokens]), strict=True):
-            if tag in TAGS and _WORD.fullmatch(word) and word.lower() not in _AUXILIARIES:
+            if tag in TAGS and _WORD_PATTERN.fullmatch(word) and word.lower() not in _AUXILIARIES:
                 related = look_up(word, tag)
                 if related.synonyms and related.antonyms:
                     choices.append((token, related.synonyms[0], related.antonyms[0]))
         if choices:
-            token, same, opposite = random.Random(f"{seed} {one.id}").choice(choices)
-            found.append(Triplet(one.id, text, _put(text, token, same), _put(text, token, opposite)))
-    return found
+            token, synonym, antonym = random.Random(f"{seed} {row.id}").choice(choices)
+            made.append(
+                SynonymTriplet(row.id, text, _replace_token(text, token, synonym), _replace_token(text, token, antonym))
+            )
+    return made
 
 
-def _put(text: str, token: re.Match[str], word: str) -> str:
+def _replace_token(text: str, token: re.Match[str], word: str) -> str:
     """Return the text with a word in place of a token. It begins with a capital letter if the token does."""
     word = word[0].upper() + word[1:] if token[0][0].isupper() else word
     return text[: token.start()] + word + text[token.end() :]
 
 
-def hits(
-    encoder: SentenceEncoder, found: Sequence[Triplet], progress: Callable[[int, int], None]
+def find_hits(
+    encoder: SentenceEncoder, triplets_found: Sequence[SynonymTriplet], progress: Callable[[int, int], None]
 ) -> dict[tuple[str, int], NDArray[np.bool_]]:
     """Return by part and layer (from 1) for each triplet whether the text with the synonym is the nearer one.
 
@@ -91,25 +93,25 @@ def hits(
     no first token. Raises JobError where a hidden state is not finite.
     """
     # Sorting by length keeps the padding of each batch small.
-    order = sorted(range(len(found)), key=lambda i: len(found[i].original))
-    said: dict[tuple[str, int], NDArray[np.bool_]] = {}
+    order = sorted(range(len(triplets_found)), key=lambda i: len(triplets_found[i].original))
+    hits_by_layer: dict[tuple[str, int], NDArray[np.bool_]] = {}
     encoder.eval()
     for start in range(0, len(order), BATCH):
         progress(start, len(order))
-        chosen = order[start : start + BATCH]
-        for key, value in _alike(encoder, [found[i] for i in chosen]).items():
-            if not bool(value.isfinite().all()):
-                raise JobError("hidden states have numbers that are not finite (NaN or infinity); nothing is counted")
-            own = said.setdefault(key, np.zeros(len(found), dtype=bool))
-            own[chosen] = (value[0] > value[1]).cpu().numpy()
-    return said
+        batch_places = order[start : start + BATCH]
+        for key, similarities in _compare_layers(encoder, [triplets_found[i] for i in batch_places]).items():
+            with_synonym, with_antonym = similarities.cpu().numpy()
+            check_finite(np.stack([with_synonym, with_antonym], axis=1), f"layer {key[1]}")
+            layer_hits = hits_by_layer.setdefault(key, np.zeros(len(triplets_found), dtype=bool))
+            layer_hits[batch_places] = with_synonym > with_antonym
+    return hits_by_layer
 
 
 @torch.inference_mode()
-def _alike(encoder: SentenceEncoder, batch: Sequence[Triplet]) -> dict[tuple[str, int], Tensor]:
+def _compare_layers(encoder: SentenceEncoder, batch: Sequence[SynonymTriplet]) -> dict[tuple[str, int], Tensor]:
     """Return by part and layer how alike the originals are to the texts with synonyms and antonyms, (2, batch)."""
-    n = len(batch)
-    texts = [getattr(one, name) for name in ("original", "synonym", "antonym") for one in batch]
+    num_triplets = len(batch)
+    texts = [getattr(triplet, name) for name in ("original", "synonym", "antonym") for triplet in batch]
     encoded: Any = encoder.tokenizer(
         texts,
         truncation=True,
@@ -122,47 +124,70 @@ def _alike(encoder: SentenceEncoder, batch: Sequence[Triplet]) -> dict[tuple[str
     if not encoder.reads_token_types:
         encoded.pop("token_type_ids", None)
     outputs = encoder.model(**encoded, output_hidden_states=True, return_dict=True)
-    every: Sequence[Tensor] = getattr(outputs, "hidden_states", None) or ()
-    static = not every
+    layer_states: Sequence[Tensor] = getattr(outputs, "hidden_states", None) or ()
+    is_static = not layer_states
     positions = mask.cumsum(1)
-    skipped = max(prompt_tokens(encoder.tokenizer), int(getattr(encoder.model, "UNCOUNTED", 0)))
+    skipped = max(count_prompt_tokens(encoder.tokenizer), int(getattr(encoder.model, "UNCOUNTED", 0)))
     counted = mask * (positions > skipped)
+    # As in the package bert-score: special tokens may be matched (`counted`), and do not count in means (`weights`).
     weights = counted * (1 - special)
     first = (counted * (positions == skipped + 1)).argmax(1)
-    said: dict[tuple[str, int], Tensor] = {}
-    for layer, states in enumerate([outputs.last_hidden_state] if static else every[1:], start=1):
-        wide = states.double()
-        means = masked_mean(wide, counted)
-        of = {"mean": means} if static else {"cls": wide[torch.arange(3 * n, device=mask.device), first], "mean": means}
-        for part, vectors in of.items():
-            said[part, layer] = torch.stack(
-                [cosine_similarity(vectors[:n], vectors[k * n : (k + 1) * n], dim=1) for k in (1, 2)]
+    similarities: dict[tuple[str, int], Tensor] = {}
+    for layer, states in enumerate([outputs.last_hidden_state] if is_static else layer_states[1:], start=1):
+        states_64 = states.double()
+        means = masked_mean(states_64, counted)
+        vectors_by_part = (
+            {"mean": means}
+            if is_static
+            else {"cls": states_64[torch.arange(3 * num_triplets, device=mask.device), first], "mean": means}
+        )
+        for part, vectors in vectors_by_part.items():
+            similarities[part, layer] = torch.stack(
+                [
+                    cosine_similarity(
+                        vectors[:num_triplets], vectors[nth_text * num_triplets : (nth_text + 1) * num_triplets], dim=1
+                    )
+                    for nth_text in (1, 2)
+                ]
             )
-        said["bertscore", layer] = torch.stack(
+        similarities["bertscore", layer] = torch.stack(
             [
-                bertscore(wide[:n], wide[k:][:n], (counted[:n], counted[k:][:n]), (weights[:n], weights[k:][:n]))
-                for k in (n, 2 * n)
+                compute_bertscore(
+                    states_64[:num_triplets],
+                    states_64[nth_text:][:num_triplets],
+                    (counted[:num_triplets], counted[nth_text:][:num_triplets]),
+                    (weights[:num_triplets], weights[nth_text:][:num_triplets]),
+                )
+                for nth_text in (num_triplets, 2 * num_triplets)
             ]
         )
-    return said
+    return similarities
 
 
-def bertscore(one: Tensor, other: Tensor, there: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]) -> Tensor:
+def compute_bertscore(
+    first: Tensor, second: Tensor, matchable: tuple[Tensor, Tensor], weights: tuple[Tensor, Tensor]
+) -> Tensor:
     """Return BERTScore's F1 (Zhang et al. 2020, without importance weighting) of paired texts, (batch,).
 
     Each token is matched with the token of the other text whose state has the largest cosine with its own. Precision
-    and recall are means of these cosines over the tokens of `other` and of `one`.
+    and recall are means of these cosines over the tokens of `second` and of `first`.
 
     Args:
         one, other: hidden states, (batch, length, dim) each.
-        there: 1 for tokens that may be matched, (batch, length) each: as in the package bert-score, special tokens too.
+        matchable: 1 for tokens that may be matched, (batch, length) each: as in the package bert-score, special tokens
+            too.
         weights: 1 for tokens that count in the means: as there, no special tokens.
     """
-    cosines = normalize(one, dim=2) @ normalize(other, dim=2).transpose(1, 2)
-    open_ = there[0].unsqueeze(2) * there[1].unsqueeze(1) > 0
-    cosines = cosines.masked_fill(~open_, -1.0)
+    cosines = normalize(first, dim=2) @ normalize(second, dim=2).transpose(1, 2)
+    may_match = matchable[0].unsqueeze(2) * matchable[1].unsqueeze(1) > 0
+    cosines = cosines.masked_fill(~may_match, -1.0)
     recall, precision = (
-        (cosines.amax(axis) * own).sum(1) / own.sum(1).clamp(min=1) for axis, own in ((2, weights[0]), (1, weights[1]))
+        (cosines.amax(axis) * token_weights).sum(1) / token_weights.sum(1).clamp(min=1)
+        for axis, token_weights in ((2, weights[0]), (1, weights[1]))
     )
-    both = precision + recall
-    return torch.where(both.abs() > 0, 2 * precision * recall / both.where(both.abs() > 0, torch.ones_like(both)), both)
+    sum_of_both = precision + recall
+    return torch.where(
+        sum_of_both.abs() > 0,
+        2 * precision * recall / sum_of_both.where(sum_of_both.abs() > 0, torch.ones_like(sum_of_both)),
+        sum_of_both,
+    )

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.measures._context import VictimContext
 from rbench.schema import Prediction, Record, Score
-from rbench.score.contrast import judged
-from rbench.store.verify import unequal
-from rbench.system.progress import counting
+from rbench.score.contrast import group_into_bundles
+from rbench.store.verify import find_unequal
+from rbench.system.progress import count_steps
 
 if TYPE_CHECKING:
-    from rbench.encoders.classify import Classified
+    from rbench.encoders.classify import ClassifiedRows
 
 
-def asked(context: VictimContext, texts: Sequence[tuple[str, ...]]) -> Classified:
+def ask_victim(context: VictimContext, texts: Sequence[tuple[str, ...]]) -> ClassifiedRows:
     """Classify texts with the victim, and show the progress."""
     from rbench.encoders.classify import classify
 
-    return classify(context.victim, texts, progress=counting(context.progress, len(texts)))
+    return classify(context.victim, texts, progress=count_steps(context.progress, len(texts)))
 
 
-def unlike_predictions(
+def mismatches_of_predictions(
     record: Record,
     predictions: Sequence[Prediction],
     scored: Callable[[Any], tuple[Score, ...]],
@@ -33,6 +33,6 @@ def unlike_predictions(
     Args:
         names: the counts of originals and of changed texts.
     """
-    edits = sum(not one.original for one in predictions)
-    sizes = zip(names, (len(predictions) - edits, edits), strict=True)
-    yield from unequal(record, scored(judged(predictions)) if predictions else (), dict(sizes))
+    num_changed = sum(not prediction.original for prediction in predictions)
+    counts = zip(names, (len(predictions) - num_changed, num_changed), strict=True)
+    yield from find_unequal(record, scored(group_into_bundles(predictions)) if predictions else (), dict(counts))

@@ -32,39 +32,39 @@ class MeasuredJob:
         return self.spec.what.options
 
 
-Victim = tuple[str, str]
+VictimName = tuple[str, str]
 """Encoder, as the suite names it, and strategy."""
 
 
-def attacks_behind(plan: Plan, job: Job) -> dict[Victim, Job]:
+def attacks_behind(plan: Plan, job: Job) -> dict[VictimName, Job]:
     """Return the attack on each victim that a job of a measure reads."""
-    found = (plan.job(key) for role, key in job.needs.items() if role.startswith("attack:"))
-    return {(plan.draw(one.parts[0]).encoder, one.parts[2]): one for one in found}
+    attacks = (plan.job(key) for role, key in job.needs.items() if role.startswith("attack:"))
+    return {(plan.draw(attack.parts[0]).encoder, attack.parts[2]): attack for attack in attacks}
 
 
-def jobs(results: Results, name: str) -> list[Job]:
+def jobs_of_measure(results: Results, name: str) -> list[Job]:
     """Return all jobs of a measure in the plan, done or not.
 
     Raises StoreError where the suite does not ask for the measure.
     """
-    found = [job for job in results.plan.jobs if job.what == name]
-    if not found:
+    measuring = [job for job in results.plan.jobs if job.what == name]
+    if not measuring:
         raise StoreError(
             f"{results.root} has no rows of {name}: write `evaluate: [{name}]` into suite {results.plan.suite.name}, "
             "and the same rbench run computes them."
         )
-    return found
+    return measuring
 
 
 def chosen(results: Results, name: str, options: BaseModel | None = None) -> list[Job]:
     """Return the complete jobs of a measure, in the plan's order. Arguments and errors are those of `measured`."""
     wanted = options.model_dump(mode="json", exclude_unset=True) if options is not None else {}
-    asked = (MeasuredJob(job, ()) for job in jobs(results, name) if job.key in results.standing.done)
-    found = [one.job for one in asked if wanted.items() <= one.options.items()]
-    if not found:
-        chosen = f" with {', '.join(f'{key}={value}' for key, value in wanted.items())}" if wanted else ""
-        raise StoreError(f"no job of {name}{chosen} is done in {results.root}; the same rbench run does them.")
-    return found
+    complete = (MeasuredJob(job, ()) for job in jobs_of_measure(results, name) if job.key in results.standing.done)
+    matching = [measured_job.job for measured_job in complete if wanted.items() <= measured_job.options.items()]
+    if not matching:
+        with_options = f" with {', '.join(f'{key}={value}' for key, value in wanted.items())}" if wanted else ""
+        raise StoreError(f"no job of {name}{with_options} is done in {results.root}; the same rbench run does them.")
+    return matching
 
 
 def measured(results: Results, name: str, options: BaseModel | None = None) -> Iterator[MeasuredJob]:

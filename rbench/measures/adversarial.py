@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from rbench.measures import Measure
 from rbench.measures._context import Measured, VictimContext
-from rbench.measures._predicted import asked, unlike_predictions
+from rbench.measures._predicted import ask_victim, mismatches_of_predictions
 from rbench.measures.contrast import ABOUT as SCALE
-from rbench.measures.contrast import OnSets, on_sets
+from rbench.measures.contrast import SetCells, collect_on_sets
 from rbench.schema import AdversarialSet, Job, Plan, Prediction, Record
 from rbench.schema.extension import NoOptions
-from rbench.score.contrast import SET_SCORES, adversarial_scores, adversarial_values, judged
+from rbench.score.contrast import SET_SCORES, adversarial_scores, adversarial_values, group_into_bundles
 from rbench.tables import Results, Table
-from rbench.tables.cells import Measured as Cell
+from rbench.tables.cells import MeasuredCell as Cell
 from rbench.tables.draws import notes as draw_notes
-from rbench.tables.notes import as_read, missing, seeds, selected_steps, spanned
-from rbench.tables.table import Entry, Meaning, groups_of, mark_best
+from rbench.tables.notes import differing_model_notes, format_range, seeds_note, selected_step_notes, unfinished_notes
+from rbench.tables.table import Meaning, TableEntry, group_starts, mark_best
 
 if TYPE_CHECKING:
     from rbench.tasks.adversarial import AdversarialRow
 
+# Part of the key of every job on an adversarial set (config/versions.py): raising it classifies all sets anew.
 VERSION = 1
 NAME = "adversarial"
 USES = ("encoders.classify", "score.contrast")
@@ -40,7 +41,7 @@ ABOUT = Meaning(
     good="better",
     among="of each column",
 )
-_SHOWN = {"clean": "Clean", "adversarial": "Adv", "changed": "Changed"}
+_SHOWN_SCORES = {"clean": "Clean", "adversarial": "Adv", "changed": "Changed"}
 DEFINITION = (
     "Clean: accuracy on the originals of all rows; Adv: on the rows as they are in the set, where those that did not "
     "fall keep their text; Changed: on the rows alone with which the attack succeeded."
@@ -53,7 +54,7 @@ INTERVAL = (
 )
 
 
-class Adversarial(Measure[NoOptions]):
+class AdversarialAccuracy(Measure[NoOptions]):
     """Accuracy on adversarial sets: texts that an attack made against one victim, classified by all victims."""
 
     title = "Adversarial sets: accuracy on texts that an attack made against one victim"
@@ -76,9 +77,9 @@ class Adversarial(Measure[NoOptions]):
         rows: tuple[AdversarialRow, ...] = context.set.rows
         changed = [row for row in rows if row.changed]
         texts = [*(row.original for row in rows), *(row.texts for row in changed)]
-        found = asked(context, texts)
-        own = dict(zip((row.id for row in rows), found.read, strict=False))
-        named = [*((row, True) for row in rows), *((row, False) for row in changed)]
+        classified = ask_victim(context, texts)
+        read_of_original = dict(zip((row.id for row in rows), classified.read, strict=False))
+        texts_of_rows = [*((row, True) for row in rows), *((row, False) for row in changed)]
         predictions = [
             Prediction(
                 bundle=row.id,
@@ -87,41 +88,43 @@ class Adversarial(Measure[NoOptions]):
                 label=int(row.label),
                 prediction=int(label),
             )
-            for (row, original), label in zip(named, found.labels, strict=True)
+            for (row, original), label in zip(texts_of_rows, classified.labels, strict=True)
         ]
-        scores = adversarial_scores(judged(predictions))
-        right = {score.name: score.value for score in scores}
+        scores = adversarial_scores(group_into_bundles(predictions))
+        values = {score.name: score.value for score in scores}
         context.progress(
-            len(texts), len(texts), f"accuracy {right['clean']:.3f}, on the set {right['adversarial']:.3f}"
+            len(texts), len(texts), f"accuracy {values['clean']:.3f}, on the set {values['adversarial']:.3f}"
         )
-        alike = sum(own[row.id] == read for row, read in zip(changed, found.read[len(rows) :], strict=True))
+        num_alike = sum(
+            read_of_original[row.id] == read for row, read in zip(changed, classified.read[len(rows) :], strict=True)
+        )
         counts = {
             "rows": len(rows),
             "changed": len(changed),
-            "texts_cut": int(np.sum(found.cut)),
-            "changed_read_as_original": alike,
+            "texts_cut": int(np.sum(classified.cut)),
+            "changed_read_as_original": num_alike,
         }
         return Measured(predictions, scores, counts)
 
     def examples(self, prepared: Any, job: Job) -> int:
         """Return how many rows a job classifies: those of the folder, or the examples of the attack behind the set."""
         if "attack" in job.needs:
-            made = prepared.plan.job(job.needs["attack"]).attacking
-            return int(made.num_examples)
+            attack_job = prepared.plan.job(job.needs["attack"]).attacking
+            return int(attack_job.num_examples)
         assert job.measuring is not None
         sets = prepared.sets[job.measuring.task.name]
-        return next(len(one.rows) for one in sets if one.set == job.measuring.set)
+        return next(len(set_data.rows) for set_data in sets if set_data.set == job.measuring.set)
 
     def unlike(self, record: Record, lines: Sequence[Prediction]) -> Iterator[str]:
         """Say which numbers of a record are not those of its predictions."""
-        return unlike_predictions(record, lines, adversarial_scores, ("rows", "changed"))
+        return mismatches_of_predictions(record, lines, adversarial_scores, ("rows", "changed"))
 
     def table(self, options: NoOptions, results: Results) -> Table:
         """Make the table of a RUN. Raises StoreError where its suite has no `evaluate: [adversarial]`."""
-        found = cells(results)
+        found = build_cells(results)
         several = found.several
-        marked = mark_best(found.rows([*_SHOWN]), [SCALE] * (len(found.sets) * len(_SHOWN)))
-        rows: list[tuple[Entry, ...]] = [
+        marked = mark_best(found.rows([*_SHOWN_SCORES]), [SCALE] * (len(found.sets) * len(_SHOWN_SCORES)))
+        rows: list[tuple[TableEntry, ...]] = [
             (encoder, *([strategy] if several else []), *entries)
             for (encoder, strategy), entries in zip(found.victims, marked, strict=True)
         ]
@@ -132,32 +135,34 @@ class Adversarial(Measure[NoOptions]):
             header=(
                 "Encoder",
                 *(["Fine-tuning"] if several else []),
-                *(f"{t} {s}" for t in titles for s in _SHOWN.values()),
+                *(f"{t} {s}" for t in titles for s in _SHOWN_SCORES.values()),
             ),
             rows=tuple(rows),
-            groups=groups_of(rows) if several else frozenset(),
-            cells=tuple(_described(cell) for of in found.sets for cell in found.of(of)),
-            notes=_notes(found),
+            groups=group_starts(rows) if several else frozenset(),
+            cells=tuple(_program_row(cell) for of in found.sets for cell in found.of(of)),
+            notes=_build_notes(found),
             interval=INTERVAL,
             flags=found.flags.listed(found.jobs),
             about=ABOUT,
         )
 
-    def cells(self, results: Results) -> OnSets:
-        return cells(results)
+    def cells(self, results: Results) -> SetCells:
+        return build_cells(results)
 
 
-def cells(results: Results) -> OnSets:
+def build_cells(results: Results) -> SetCells:
     suite = results.plan.suite.name
     remedy = "under `evaluate`, such as `evaluate: [{adversarial: DIR}]`."
     missing = f"adversarial sets: suite {suite} has none {remedy}"
-    return on_sets(results, NAME, missing, lambda rows, name: adversarial_values(rows) if name == NAME else None)
+    return collect_on_sets(
+        results, NAME, missing, lambda rows, name: adversarial_values(rows) if name == NAME else None
+    )
 
 
-def _attacked(job: Job, plan: Plan) -> bool:
+def _is_attacked_victim(job: Job, plan: Plan) -> bool:
     """Return whether the victim that is scored is the one that the set was made against."""
-    made = plan.job(job.needs["attack"]).needs["victim"] if "attack" in job.needs else _set_of(job).victim
-    return job.needs["victim"] == made
+    attacked_key = plan.job(job.needs["attack"]).needs["victim"] if "attack" in job.needs else _set_of(job).victim
+    return job.needs["victim"] == attacked_key
 
 
 def _set_of(job: Job) -> AdversarialSet:
@@ -165,57 +170,59 @@ def _set_of(job: Job) -> AdversarialSet:
     return job.measuring.set
 
 
-def _described(cell: Cell) -> dict[str, Any]:
+def _program_row(cell: Cell) -> dict[str, Any]:
     """Return a cell for programs: `value` is Adv, `scores` holds all scores."""
-    scores = {name: cell.told(name, "seed_sd") for name in (*_SHOWN, "clean_changed")}
+    scores = {name: cell.told(name, "seed_sd") for name in (*_SHOWN_SCORES, "clean_changed")}
     return {
         **cell.at("encoder", "finetune", "task"),
         "set": cell.label,
         "seeds": cell.seeds,
-        "made_against_seeds": [job.seed for job in cell.jobs if _attacked(job, cell.results.plan)],
+        "made_against_seeds": [job.seed for job in cell.jobs if _is_attacked_victim(job, cell.results.plan)],
         **scores["adversarial"],
         "flags": cell.results.flags.told(cell.jobs),
         "scores": scores,
     }
 
 
-def _notes(found: OnSets) -> tuple[str, ...]:
+def _build_notes(set_cells: SetCells) -> tuple[str, ...]:
     """Return the notes below the table. They hold neither times nor paths."""
     return (
         f"{ABOUT.title}: {ABOUT.definition}. {DEFINITION}",
-        *found.plan.suite.notes,
-        *(note for of in found.sets for note in _set_notes(found, of)),
-        *(draw_notes(found.plan, found.jobs) or [seeds(found.jobs)]),
-        *selected_steps(found.plan),
-        *as_read(found.plan),
-        *found.flags.notes(found.jobs),
-        *missing("evaluations on adversarial sets", found.jobs, found.standing),
+        *set_cells.plan.suite.notes,
+        *(note for set_key in set_cells.sets for note in _build_set_notes(set_cells, set_key)),
+        *(draw_notes(set_cells.plan, set_cells.jobs) or [seeds_note(set_cells.jobs)]),
+        *selected_step_notes(set_cells.plan),
+        *differing_model_notes(set_cells.plan),
+        *set_cells.flags.notes(set_cells.jobs),
+        *unfinished_notes("evaluations on adversarial sets", set_cells.jobs, set_cells.standing),
     )
 
 
-def _set_notes(found: OnSets, of: tuple[str, str]) -> list[str]:
+def _build_set_notes(found: SetCells, set_key: tuple[str, str]) -> list[str]:
     """Return notes on a set: what made it, its size, who was attacked, and what the victims did not read."""
-    task, name = of
-    cells = found.of(of)
-    one = _set_of(cells[0].jobs[0])
+    task, name = set_key
+    cells = found.of(set_key)
+    adversarial_set = _set_of(cells[0].jobs[0])
     counts = [record.counts for cell in cells for record in cell.records]
     size = f"{counts[0]['rows']} rows, {counts[0]['changed']} of them changed" if counts else "nothing yet"
-    told = [
-        f"{task} ({name}): {size}; made by {one.attack} against {one.encoder} with {one.finetune} fine-tuning, seed "
-        f"{one.seed}."
+    set_notes = [
+        f"{task} ({name}): {size}; made by {adversarial_set.attack} against {adversarial_set.encoder} with "
+        f"{adversarial_set.finetune} fine-tuning, seed {adversarial_set.seed}."
     ]
-    own = [job for cell in cells for job in cell.jobs if _attacked(job, found.plan)]
-    told += [
+    attacked_jobs = [job for cell in cells for job in cell.jobs if _is_attacked_victim(job, found.plan)]
+    set_notes += [
         f"{task} ({name}): {job.parts[0]} with {job.parts[2]} fine-tuning, seed {job.seed}, is the victim that was "
         "attacked: it was wrong on each changed text when the set was made. The others see texts made against another."
-        for job in own
+        for job in attacked_jobs
     ]
-    unseen = {
+    count_names = {
         "texts longer than the victim reads": "texts_cut",
         "changed texts that it reads as their original": "changed_read_as_original",
         "training rows kept out, because they are in the set": "train_kept_out",
     }
     spans = [
-        f"{spanned(c.get(k, 0) for c in counts)} {what}" for what, k in unseen.items() if any(c.get(k) for c in counts)
+        f"{format_range(seed_counts.get(count_name, 0) for seed_counts in counts)} {what}"
+        for what, count_name in count_names.items()
+        if any(seed_counts.get(count_name) for seed_counts in counts)
     ]
-    return told + ([f"{task} ({name}): {', '.join(spans)}."] if spans else [])
+    return set_notes + ([f"{task} ({name}): {', '.join(spans)}."] if spans else [])

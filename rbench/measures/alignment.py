@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from rbench.measures import EncoderContext, Measure, MeasuredRow
-from rbench.measures._by_encoder import ByEncoder, Row, by_encoder
+from rbench.measures._by_encoder import EncoderGrid, EncoderRow, collect_by_encoder
 from rbench.measures._stored import MeasuredJob
 from rbench.schema import Score, Split, Strict, TaskSpec
 from rbench.score.statistics import Sample
 from rbench.tables import Results, Table
-from rbench.tables.table import Entry, Meaning, best_of
+from rbench.tables.table import Meaning, TableEntry, mark_best_of_column
 
+# Part of the key of every alignment job (config/versions.py): raising it computes them anew.
 VERSION = 1
 USES = ("encoders.sentence",)
 NAME = "alignment"
@@ -57,7 +58,7 @@ class Options(Strict):
     """Pairs with this score or more mean the same."""
 
 
-class Alignment(Measure[Options]):
+class AlignmentUniformity(Measure[Options]):
     """Alignment and uniformity of an encoder's vectors (RobustSentEmbed, equations 11 and 12, Figure 3)."""
 
     title = "Alignment and uniformity of sentence vectors (RobustSentEmbed, Figure 3)"
@@ -73,8 +74,6 @@ class Alignment(Measure[Options]):
         """Return the splits to read. Raises ValueError for a task without scores, or a bound outside of its scale."""
         if not task.of_kind.has_scores:
             raise ValueError(f"task {task.name} has no similarity scores (its kind is {task.kind})")
-        if not options.splits:
-            raise ValueError("`splits` names no split; leave it out for all of them")
         if task.scale is not None and not task.scale[0] <= options.positive <= task.scale[1]:
             low, high = task.scale
             raise ValueError(
@@ -84,38 +83,38 @@ class Alignment(Measure[Options]):
 
     def run(self, options: Options, context: EncoderContext) -> list[MeasuredRow]:
         """Return one row. Texts whose vector is 0 have no direction: they are left out, with their pairs."""
-        rows = [one for split in options.splits for one in context.rows(split)]
-        texts = [text for one in rows for text in one.texts]
-        at: dict[str, int] = {}
+        rows = [pair for split in options.splits for pair in context.rows(split)]
+        texts = [text for pair in rows for text in pair.texts]
+        first_text_place: dict[str, int] = {}
         for i, text in enumerate(texts):
-            at.setdefault(text, i)  # a text belongs to the first pair that it is in
-        found = on_sphere(context.vectors(list(at)))
-        place = {text: i for i, text in enumerate(at)}
-        first, second = (found[[place[one.texts[side]] for one in rows]] for side in (0, 1))
-        whole = np.isfinite(first).all(1) & np.isfinite(second).all(1)
-        close = whole & np.array([float(one.label or 0) >= options.positive for one in rows])
-        directed = np.isfinite(found).all(1)
+            first_text_place.setdefault(text, i)  # a text belongs to the first pair that it is in
+        unit_vectors = to_unit_sphere(context.vectors(list(first_text_place)))
+        vector_place = {text: i for i, text in enumerate(first_text_place)}
+        first, second = (unit_vectors[[vector_place[pair.texts[side]] for pair in rows]] for side in (0, 1))
+        has_directions = np.isfinite(first).all(1) & np.isfinite(second).all(1)
+        is_positive = has_directions & np.array([float(pair.label or 0) >= options.positive for pair in rows])
+        has_direction = np.isfinite(unit_vectors).all(1)
         numbers: dict[str, float | None] = {
-            "pairs": int(close.sum()),
-            "texts": int(directed.sum()),
-            "without_direction": int((~directed).sum()),
+            "pairs": int(is_positive.sum()),
+            "texts": int(has_direction.sum()),
+            "without_direction": int((~has_direction).sum()),
         }
-        clusters = np.array([i // 2 for i in at.values()])[directed]
-        for name, one in (
-            ("alignment", alignment(first[close], second[close])),
-            ("uniformity", uniformity(found[directed], clusters)),
+        clusters = np.array([i // 2 for i in first_text_place.values()])[has_direction]
+        for name, pair in (
+            ("alignment", compute_alignment(first[is_positive], second[is_positive])),
+            ("uniformity", compute_uniformity(unit_vectors[has_direction], clusters)),
         ):
-            numbers |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
+            numbers |= {name: pair.value, f"{name}_low": pair.low, f"{name}_high": pair.high}
         return [MeasuredRow(names={}, numbers=numbers)]
 
     def table(self, options: Options, results: Results) -> Table:
         """Make one row for each task and encoder."""
-        found = cells(results, options if options.model_fields_set else None, planned=False)
+        found = build_cells(results, options if options.model_fields_set else None, planned=False)
         shown = [(task, row) for task in found.tasks for row in found.rows]
         columns = [[found.number(row, task, name) for task, row in shown] for name in METRICS]
         if len(found.tasks) == 1:  # numbers of different tasks do not compete
-            columns = [best_of(column, "lowest") for column in columns]
-        rows: list[tuple[Entry, ...]] = []
+            columns = [mark_best_of_column(column, "lowest") for column in columns]
+        rows: list[tuple[TableEntry, ...]] = []
         for i, (task, row) in enumerate(shown):
             low, high = columns[0][i], columns[1][i]
             sizes = (low.n if low is not None else None, high.n if high is not None else None)
@@ -124,12 +123,12 @@ class Alignment(Measure[Options]):
             metric=NAME,
             header=("Task", *found.named, "Pairs", "Alignment", "Texts", "Uniformity"),
             rows=tuple(rows),
-            cells=tuple(_cell(found, row, task) for task, row in shown if found.of(row, task)),
+            cells=tuple(_program_row(found, row, task) for task, row in shown if found.of(row, task)),
             notes=(
-                "Vectors have length 1. Pairs: those with a score of at least "
-                f"{_bounds(found)}; texts: all distinct ones, each once. Low is good for both, and each alone is no "
-                "quality: an encoder that maps all texts to one vector has alignment 0 and uniformity 0.",
-                *_left_out(found),
+                f"Vectors have length 1. Pairs: those with a score of at least {_format_bounds(found)}; texts: all "
+                "distinct ones, each once. Low is good for both, and each alone is no quality: an encoder that maps "
+                "all texts to one vector has alignment 0 and uniformity 0.",
+                *_describe_left_out(found),
                 *found.common_notes(),
             ),
             interval=found.interval(
@@ -140,11 +139,11 @@ class Alignment(Measure[Options]):
             about=ABOUT,
         )
 
-    def cells(self, results: Results) -> ByEncoder:
-        return cells(results)
+    def cells(self, results: Results) -> EncoderGrid:
+        return build_cells(results)
 
 
-class Found(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A number and its 95% interval; None where it is not defined."""
 
     value: float | None
@@ -152,22 +151,22 @@ class Found(NamedTuple):
     high: float | None = None
 
 
-def on_sphere(vectors: Array) -> Array:
+def to_unit_sphere(vectors: Array) -> Array:
     """Return the vectors with length 1. A vector 0 has no direction, and its row becomes NaN."""
     with np.errstate(invalid="ignore"):
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
-def alignment(first: Array, second: Array) -> Found:
+def compute_alignment(first: Array, second: Array) -> IntervalEstimate:
     """Return the mean squared distance of paired rows, each (pairs, dim) of length 1, with Student's t interval.
 
     The mean of no pairs is not defined, and one pair has no interval.
     """
     distances = Sample.of(np.square(first - second).sum(1).tolist())
-    return Found(distances.mean, *(distances.interval() or (None, None)))
+    return IntervalEstimate(distances.mean, *(distances.interval() or (None, None)))
 
 
-def uniformity(vectors: Array, clusters: NDArray[np.int64]) -> Found:
+def compute_uniformity(vectors: Array, clusters: NDArray[np.int64]) -> IntervalEstimate:
     """Return the logarithm of the mean of exp(-2 d^2) over all pairs of different rows, d their distance.
 
     Args:
@@ -177,60 +176,75 @@ def uniformity(vectors: Array, clusters: NDArray[np.int64]) -> Found:
 
     It is not defined for fewer than two texts, and has no interval for fewer than two clusters.
     """
-    n = len(vectors)
-    if n < 2:
-        return Found(None)
-    means = np.zeros(n)
-    for start in range(0, n, BLOCK):
+    num_texts = len(vectors)
+    if num_texts < 2:
+        return IntervalEstimate(None)
+    means = np.zeros(num_texts)
+    for start in range(0, num_texts, BLOCK):
         rows = slice(start, start + BLOCK)
         kernel = np.exp(4 * (vectors[rows] @ vectors.T) - 4)  # d^2 = 2 - 2 cos
-        kernel[np.arange(len(kernel)), np.arange(n)[rows]] = 0
-        means[rows] = kernel.sum(1) / (n - 1)
+        kernel[np.arange(len(kernel)), np.arange(num_texts)[rows]] = 0
+        means[rows] = kernel.sum(1) / (num_texts - 1)
     mean = float(means.mean())
     value = float(np.log(mean))
-    _, of = np.unique(clusters, return_inverse=True)
+    _, cluster_index = np.unique(clusters, return_inverse=True)
     # First projection of the U-statistic: a text takes part in its pairs from either side, hence the factor 2.
-    parts = np.bincount(of, weights=2 * (means - mean) / n)
-    if len(parts) < 2:
-        return Found(value)
+    cluster_sums = np.bincount(cluster_index, weights=2 * (means - mean) / num_texts)
+    if len(cluster_sums) < 2:
+        return IntervalEstimate(value)
     # Delta method: the derivative of log(m) is 1 / m.
-    error = float(np.sqrt(len(parts) / (len(parts) - 1) * np.square(parts).sum())) / mean
-    half = float(ndtri(0.975)) * error
-    return Found(value, value - half, value + half)
+    error = float(np.sqrt(len(cluster_sums) / (len(cluster_sums) - 1) * np.square(cluster_sums).sum())) / mean
+    half_width = float(ndtri(0.975)) * error
+    return IntervalEstimate(value, value - half_width, value + half_width)
 
 
-def cells(results: Results, options: Options | None = None, *, planned: bool = True) -> ByEncoder:
+def build_cells(results: Results, options: Options | None = None, *, planned: bool = True) -> EncoderGrid:
     """Return the METRICS of all encoders and tasks. Raises StoreError as `by_encoder` does."""
-    return by_encoder(results, NAME, options, (ABOUT, _score), planned=planned)
+    return collect_by_encoder(results, NAME, options, (ABOUT, _score_of_job), planned=planned)
 
 
-def _score(one: MeasuredJob, name: str) -> Score:
-    """Return `alignment` or `uniformity` of a job, and how many pairs or texts it is of."""
-    numbers = one.rows[0].numbers
-    n = int(numbers["pairs" if name == "alignment" else "texts"] or 0)
-    return Score(name=name, value=numbers[name], n=n, low=numbers[f"{name}_low"], high=numbers[f"{name}_high"])
+def _score_of_job(measured_job: MeasuredJob, name: str) -> Score:
+    """Return `compute_alignment` or `compute_uniformity` of a job, and how many pairs or texts it is of."""
+    numbers = measured_job.rows[0].numbers
+    sample_size = int(numbers["pairs" if name == "alignment" else "texts"] or 0)
+    return Score(
+        name=name, value=numbers[name], n=sample_size, low=numbers[f"{name}_low"], high=numbers[f"{name}_high"]
+    )
 
 
-def _bounds(found: ByEncoder) -> str:
-    done = (one for row in found.rows for task in found.tasks for one in found.of(row, task))
-    return " or ".join(dict.fromkeys(f"{one.options['positive']:g}" for one in done))
+def _format_bounds(encoder_grid: EncoderGrid) -> str:
+    measured_jobs = (
+        measured_job
+        for row in encoder_grid.rows
+        for task in encoder_grid.tasks
+        for measured_job in encoder_grid.of(row, task)
+    )
+    return " or ".join(dict.fromkeys(f"{measured_job.options['positive']:g}" for measured_job in measured_jobs))
 
 
-def _left_out(found: ByEncoder) -> list[str]:
+def _describe_left_out(encoder_grid: EncoderGrid) -> list[str]:
     """Say how many texts have the vector 0, for each encoder that has such texts."""
-    said = []
-    for row, task in ((row, task) for row in found.rows for task in found.tasks if found.of(row, task)):
-        n = max(int(one.rows[0].numbers["without_direction"] or 0) for one in found.of(row, task))
-        said += [f"{row[0]}: {n} texts of {task} have the vector 0, and are left out with their pairs."] if n else []
-    return said
+    left_out_notes = []
+    for row, task in (
+        (row, task) for row in encoder_grid.rows for task in encoder_grid.tasks if encoder_grid.of(row, task)
+    ):
+        num_without = max(
+            int(measured_job.rows[0].numbers["without_direction"] or 0) for measured_job in encoder_grid.of(row, task)
+        )
+        left_out_notes += (
+            [f"{row[0]}: {num_without} texts of {task} have the vector 0, and are left out with their pairs."]
+            if num_without
+            else []
+        )
+    return left_out_notes
 
 
-def _cell(found: ByEncoder, row: Row, task: str) -> dict[str, object]:
-    of = found.cells[row[1], row[0], task]
+def _program_row(encoder_grid: EncoderGrid, row: EncoderRow, task: str) -> dict[str, object]:
+    measured_cell = encoder_grid.cells[row[1], row[0], task]
     cell: dict[str, object] = {"encoder": row[0], "task": task, "evaluation": row[1]}
     for name in METRICS:
-        told = of.told(name)
-        n = told.pop("n")
-        cell |= {name: told.pop("value"), **{f"{name}_{key}": value for key, value in told.items()}}
-        cell["n" if name == "alignment" else "texts"] = n
-    return cell | {"flags": found.flags.told(run.job for run in of.done)}
+        fields = measured_cell.told(name)
+        sample_size = fields.pop("n")
+        cell |= {name: fields.pop("value"), **{f"{name}_{key}": value for key, value in fields.items()}}
+        cell["n" if name == "alignment" else "texts"] = sample_size
+    return cell | {"flags": encoder_grid.flags.told(run.job for run in measured_cell.done)}

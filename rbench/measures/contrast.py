@@ -30,25 +30,34 @@ from typing import TYPE_CHECKING, Any
 from rbench.errors import StoreError
 from rbench.measures import Measure
 from rbench.measures._context import Measured, VictimContext
-from rbench.measures._predicted import asked, unlike_predictions
+from rbench.measures._predicted import ask_victim, mismatches_of_predictions
 from rbench.schema import CONTRAST, Choice, ContrastSpec, Job, Pick, Prediction, Record, Score
 from rbench.schema.extension import NoOptions
-from rbench.score.contrast import SCORES, Judged, contrast_scores, contrast_values, judged, mean_score
+from rbench.score.contrast import SCORES, BundleResult, contrast_scores, contrast_values, group_into_bundles, mean_score
 from rbench.tables import Results, Table
-from rbench.tables.cells import Grid, Reading, by_place, gathered, score_of
-from rbench.tables.cells import Measured as Cell
+from rbench.tables.cells import Grid, NumberReading, find_score, gather_cells, read_values_by_place
+from rbench.tables.cells import MeasuredCell as Cell
 from rbench.tables.draws import levels_note, training_seed
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values
-from rbench.tables.notes import as_read, missing, named, seeds, selected_steps, spanned, variants
-from rbench.tables.results import Run
-from rbench.tables.table import Entry, Meaning, Number, groups_of, mark_best
+from rbench.tables.notes import (
+    differing_model_notes,
+    format_range,
+    name_jobs,
+    seeds_note,
+    selected_step_notes,
+    unfinished_notes,
+    variant_notes,
+)
+from rbench.tables.results import SeedRun
+from rbench.tables.table import Meaning, Number, TableEntry, group_starts, mark_best
 
 if TYPE_CHECKING:
-    from rbench.encoders.classify import Classified
+    from rbench.encoders.classify import ClassifiedRows
     from rbench.tasks import Example
-    from rbench.tasks.contrast import Bundle
+    from rbench.tasks.contrast import ContrastBundle
 
+# Part of the key of every contrast job (config/versions.py): raising it classifies all contrast sets anew.
 VERSION = 1
 USES = ("encoders.classify", "score.contrast")
 METRIC = CONTRAST
@@ -61,12 +70,12 @@ ABOUT = Meaning(
     among="of each column",
 )
 """The scale and direction of accuracies on any set."""
-Set = tuple[str, str]
+TaskAndSet = tuple[str, str]
 """Task and name of a set."""
 METRICS = {name: replace(ABOUT, title=name.capitalize()) for name in ("ori", "rev", "con")}
-_PAPER = {name: about.title for name, about in METRICS.items()}
-_FULL = {
-    **_PAPER,
+_PAPER_SCORES = {name: about.title for name, about in METRICS.items()}
+_FULL_SCORES = {
+    **_PAPER_SCORES,
     "con_pairs": "Con of pairs",
     "rev_changed": "Rev, label changed",
     "rev_kept": "Rev, label kept",
@@ -80,63 +89,68 @@ INTERVAL = (
     "not differences between seeds."
 )
 _ALONE = "Wilson's (that of edits allows for edits of one bundle being alike)"
-_MEAN = "All seeds see the same bundles: an entry is their mean. "
-_SPREAD = " ± is the standard deviation between seeds."
-RATE = "learning_rate"
-_HOW: dict[Pick, str] = {
+_MEAN_NOTE = "All seeds see the same bundles: an entry is their mean. "
+_SPREAD_NOTE = " ± is the standard deviation between seeds."
+RATE_OPTION = "learning_rate"
+_HOW_PICKED: dict[Pick, str] = {
     "validation": "by accuracy on the validation split",
     "contrast": "by Rev on the contrast set itself, as in the CLINE paper: what is shown was looked at to choose it",
 }
 
 
-def _members(bundles: Sequence[Bundle]) -> Iterator[tuple[Bundle, Example]]:
+def _iterate_members(bundles: Sequence[ContrastBundle]) -> Iterator[tuple[ContrastBundle, Example]]:
     for bundle in bundles:
-        for one in (bundle.original, *bundle.edits):
-            yield bundle, one
+        for member in (bundle.original, *bundle.edits):
+            yield bundle, member
 
 
-def _alike(bundles: Sequence[Bundle], found: Classified) -> int:
+def _count_alike(bundles: Sequence[ContrastBundle], classified: ClassifiedRows) -> int:
     """Count the edits whose tokens equal those of their original."""
-    alike, at = 0, 0
+    num_alike, original_place = 0, 0
     for bundle in bundles:
-        edits = found.read[at + 1 : at + 1 + len(bundle.edits)]
-        alike += sum(ids == found.read[at] for ids in edits)
-        at += 1 + len(bundle.edits)
-    return alike
+        edits = classified.read[original_place + 1 : original_place + 1 + len(bundle.edits)]
+        num_alike += sum(ids == classified.read[original_place] for ids in edits)
+        original_place += 1 + len(bundle.edits)
+    return num_alike
 
 
 @dataclass(frozen=True)
-class OnSets(Grid[Cell]):
+class SetCells(Grid[Cell]):
     """What victims did on sets of texts that are classified as they are, by encoder, strategy, task and set."""
 
     @cached_property
-    def sets(self) -> list[Set]:
+    def sets(self) -> list[TaskAndSet]:
         """The sets, task by task."""
-        there = dict.fromkeys((cell.task, cell.label) for cell in self.cells.values())
-        return sorted(there, key=lambda of: (self.tasks.index(of[0]), self.labels.index(of[1])))
+        sets_of_cells = dict.fromkeys((cell.task, cell.label) for cell in self.cells.values())
+        return sorted(
+            sets_of_cells,
+            key=lambda task_and_set: (self.tasks.index(task_and_set[0]), self.labels.index(task_and_set[1])),
+        )
 
     @property
     def several(self) -> bool:
         """Whether there are several strategies."""
         return len({finetune for _, finetune in self.victims}) > 1
 
-    def of(self, of: Set) -> list[Cell]:
+    def of(self, of: TaskAndSet) -> list[Cell]:
         """Return the cells of a set."""
         return [cell for cell in self.cells.values() if (cell.task, cell.label) == of]
 
     def rows(self, names: Iterable[str]) -> list[list[Number | None]]:
         """Return the entries of each victim: of each set, these scores."""
-        shown = [*names]
-        found = [[self.cells.get((*victim, *of)) for of in self.sets] for victim in self.victims]
-        return [[cell.number(name) if cell else None for cell in row for name in shown] for row in found]
+        shown_names = [*names]
+        rows_of_cells = [
+            [self.cells.get((*victim, *task_and_set)) for task_and_set in self.sets] for victim in self.victims
+        ]
+        return [[cell.number(name) if cell else None for cell in row for name in shown_names] for row in rows_of_cells]
 
 
-def on_sets(
+def collect_on_sets(
     results: Results,
     measure: str,
     missing: str,
-    values_of: Callable[[Sequence[Judged], str], Iterable[float] | None],
-) -> OnSets:
+    values_of: Callable[[Sequence[BundleResult], str], Iterable[float] | None],
+) -> SetCells:
     """Collect the evaluations on sets in a RUN, which are the jobs of a measure. Raises StoreError where it has none.
 
     Args:
@@ -147,70 +161,76 @@ def on_sets(
     jobs = []
     for job in (job for job in plan.jobs if job.what == measure):
         draw, task, finetune, name = job.parts
-        of = {"encoder": plan.draw(draw).encoder, "finetune": finetune, "task": task, "label": name}
-        jobs.append((job, of))
+        cell_names = {"encoder": plan.draw(draw).encoder, "finetune": finetune, "task": task, "label": name}
+        jobs.append((job, cell_names))
     if not jobs:
         raise StoreError(f"{results.root} has no table of {missing}")
 
-    def score(run: Run, name: str) -> Score | None:
-        return score_of(run.record, name) if run.record is not None else None
+    def score(run: SeedRun, name: str) -> Score | None:
+        return find_score(run.record, name) if run.record is not None else None
 
-    def values(run: Run, name: str) -> Values | None:
-        return by_place(results, run.job, lambda: values_of(judged(results.store.predictions(run.job)), name))
+    def values(run: SeedRun, name: str) -> Values | None:
+        return read_values_by_place(
+            results, run.job, lambda: values_of(group_into_bundles(results.store.predictions(run.job)), name)
+        )
 
-    read = Reading(ABOUT, score, mean_score, values, shares=True)
+    reading = NumberReading(ABOUT, score, mean_score, values, shares=True)
     orders = {
         "encoder": suite.lineup,
         "finetune": (choice.label for choice in suite.finetune),
         "task": suite.tasks,
-        "label": (of["label"] for _, of in jobs),
+        "label": (cell_names["label"] for _, cell_names in jobs),
     }
-    cells, names = gathered(results, jobs, orders, partial(Cell, read=read))
-    return OnSets(results, cells, **names)
+    cells, axes = gather_cells(results, jobs, orders, partial(Cell, read=reading))
+    return SetCells(results, cells, **axes)
 
 
-def contrasts(results: Results) -> OnSets:
+def collect_contrasts(results: Results) -> SetCells:
     """Collect the evaluations on contrast sets in a RUN. Raises StoreError where its plan has none."""
     missing = f"contrast sets: suite {results.plan.suite.name} has no `evaluate: [contrast]`."
-    found = on_sets(results, METRIC, missing, contrast_values)
-    return replace(found, spoken=lambda cell: [(_column(found, (cell.task, cell.label)), None)])
+    set_cells = collect_on_sets(results, METRIC, missing, contrast_values)
+    return replace(set_cells, spoken=lambda cell: [(_column_name(set_cells, (cell.task, cell.label)), None)])
 
 
-def paper(found: OnSets) -> Table:
+def build_paper_table(set_cells: SetCells) -> Table:
     """Build the layout paper: victims in rows; Ori, Rev and Con of each contrast set in columns."""
-    several = found.several
-    shown: list[tuple[Entry, ...]] = [
+    several = set_cells.several
+    shown: list[tuple[TableEntry, ...]] = [
         (encoder, *([finetune] if several else []), *entries)
-        for (encoder, finetune), entries in zip(found.victims, _marked(found), strict=True)
+        for (encoder, finetune), entries in zip(set_cells.victims, _mark_best(set_cells), strict=True)
     ]
-    header = [f"{_column(found, of)} {title}" for of in found.sets for title in _PAPER.values()]
+    header = [f"{_column_name(set_cells, of)} {title}" for of in set_cells.sets for title in _PAPER_SCORES.values()]
     return Table(
         metric=METRIC,
         header=("Encoder", *(["Fine-tuning"] if several else []), *header),
         rows=tuple(shown),
-        groups=groups_of(shown) if several else frozenset(),
-        cells=tuple(_described(cell, _PAPER) for cell in found.cells.values()),
-        notes=_notes(found),
-        interval=_interval(found),
-        flags=found.flags.listed(found.jobs),
+        groups=group_starts(shown) if several else frozenset(),
+        cells=tuple(_program_row(cell, _PAPER_SCORES) for cell in set_cells.cells.values()),
+        notes=_build_notes(set_cells),
+        interval=_describe_interval(set_cells),
+        flags=set_cells.flags.listed(set_cells.jobs),
         shows=ABOUT,
     )
 
 
-def _interval(found: OnSets) -> str:
-    several = [cell for cell in found.cells.values() if len(cell.done) > 1]
-    if not several:
+def _describe_interval(set_cells: SetCells) -> str:
+    cells_of_seeds = [cell for cell in set_cells.cells.values() if len(cell.done) > 1]
+    if not cells_of_seeds:
         return INTERVAL
-    bare = sum(not cell.levelled("con") for cell in several)
-    said = INTERVAL if len(several) == bare else levels_note(_ALONE, "bundles", cells=bare, missing="predictions")
-    return f"{_MEAN}{said}{'' if found.plan.draws else _SPREAD}"
+    num_without_levels = sum(not cell.has_seed_levels("con") for cell in cells_of_seeds)
+    interval_text = (
+        INTERVAL
+        if len(cells_of_seeds) == num_without_levels
+        else levels_note(_ALONE, "bundles", cells=num_without_levels, missing="predictions")
+    )
+    return f"{_MEAN_NOTE}{interval_text}{'' if set_cells.plan.draws else _SPREAD_NOTE}"
 
 
-def _marked(found: OnSets) -> list[list[Number | None]]:
+def _mark_best(set_cells: SetCells) -> list[list[Number | None]]:
     """Return the entries of each victim with the best marked. Sets with a provisional cell have no best."""
-    marked = mark_best(found.rows([*_PAPER]), [ABOUT] * (len(found.sets) * len(_PAPER)))
-    undecided = {(cell.task, cell.label) for cell in found.cells.values() if cell.provisional}
-    decided = [of not in undecided for of in found.sets for _ in _PAPER]
+    marked = mark_best(set_cells.rows([*_PAPER_SCORES]), [ABOUT] * (len(set_cells.sets) * len(_PAPER_SCORES)))
+    undecided = {(cell.task, cell.label) for cell in set_cells.cells.values() if cell.provisional}
+    decided = [task_and_set not in undecided for task_and_set in set_cells.sets for _ in _PAPER_SCORES]
     return [
         [
             replace(entry, best=entry.best and is_decided) if entry else entry
@@ -220,45 +240,52 @@ def _marked(found: OnSets) -> list[list[Number | None]]:
     ]
 
 
-def full(found: OnSets) -> Table:
+def build_full_table(contrast_cells: SetCells) -> Table:
     """Build the layout full: one row per job, with all scores."""
-    drawn = bool(found.plan.draws)
-    several = found.several
-    rows: list[tuple[Entry, ...]] = []
+    drawn = bool(contrast_cells.plan.draws)
+    has_strategies = contrast_cells.several
+    rows: list[tuple[TableEntry, ...]] = []
     cells: list[dict[str, Any]] = []
-    for cell in found.cells.values():
+    for cell in contrast_cells.cells.values():
         for run in cell.runs:
-            one = cell.only(run)
-            counts = [one.records[0].counts.get(name) for name in ("bundles", "edits")] if run.done else [None, None]
-            names: list[Entry] = [cell.encoder, *([cell.finetune] if several else []), cell.label]
+            of_seed = cell.only(run)
+            counts = (
+                [of_seed.records[0].counts.get(name) for name in ("bundles", "edits")] if run.done else [None, None]
+            )
+            names: list[TableEntry] = [cell.encoder, *([cell.finetune] if has_strategies else []), cell.label]
             names += [training_seed(run.train_seed)] if drawn else []
-            rows.append((*names, run.job.seed, *counts, *(one.number(name) for name in _FULL)))
-            more = {"train_seed": run.train_seed} if drawn else {}
-            cells.append(_described(one, _FULL) | more | {"seed": run.job.seed})
-    header = ["Encoder", *(["Fine-tuning"] if several else []), "Contrast set", *(["Training seed"] if drawn else [])]
+            rows.append((*names, run.job.seed, *counts, *(of_seed.number(name) for name in _FULL_SCORES)))
+            seed_fields = {"train_seed": run.train_seed} if drawn else {}
+            cells.append(_program_row(of_seed, _FULL_SCORES) | seed_fields | {"seed": run.job.seed})
+    header = [
+        "Encoder",
+        *(["Fine-tuning"] if has_strategies else []),
+        "Contrast set",
+        *(["Training seed"] if drawn else []),
+    ]
     header += ["Seed", "Bundles", "Edits"]
     return Table(
         metric=METRIC,
         layout="full",
-        header=(*header, *_FULL.values()),
+        header=(*header, *_FULL_SCORES.values()),
         rows=tuple(rows),
-        groups=groups_of(rows),
+        groups=group_starts(rows),
         cells=tuple(cells),
-        notes=_notes(found),
-        interval=_interval(found),
-        flags=found.flags.listed(found.jobs),
+        notes=_build_notes(contrast_cells),
+        interval=_describe_interval(contrast_cells),
+        flags=contrast_cells.flags.listed(contrast_cells.jobs),
         shows=ABOUT,
         caption="Every evaluation on a contrast set; shares in %",
     )
 
 
-def _column(found: OnSets, of: tuple[str, str]) -> str:
+def _column_name(set_cells: SetCells, task_and_set: tuple[str, str]) -> str:
     """Return the task's name, or the contrast set's name where the task has several sets."""
-    task, contrast = of
-    return task if sum(other == task for other, _ in found.sets) == 1 else contrast
+    task, contrast = task_and_set
+    return task if sum(other_task == task for other_task, _ in set_cells.sets) == 1 else contrast
 
 
-def _described(cell: Cell, names: Mapping[str, str]) -> dict[str, Any]:
+def _program_row(cell: Cell, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a cell for programs: `value` is the consistency (Con), `scores` holds all scores that are shown."""
     scores = {name: cell.told(name, "seed_sd") for name in names}
     return {
@@ -271,140 +298,170 @@ def _described(cell: Cell, names: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _notes(found: OnSets) -> tuple[str, ...]:
+def _build_notes(set_cells: SetCells) -> tuple[str, ...]:
     """Return the notes below the table. As in `notes`, they hold neither times nor paths."""
-    jobs = [job for job in found.plan.jobs if job.what == METRIC]  # those that were not picked, too
+    jobs = [job for job in set_cells.plan.jobs if job.what == METRIC]  # those that were not picked, too
     return (
         f"{ABOUT.title}: {ABOUT.definition}. {DEFINITION}",
-        *found.plan.suite.notes,
-        *(note for of in found.sets for note in _set_notes(found, of)),
-        *found.notes,
-        *(draw_notes(found.plan, jobs) or [seeds(jobs)]),
-        *variants(found.plan, found.flags.behind(found.jobs)),
-        *selected_steps(found.plan),
-        *as_read(found.plan),
-        *found.flags.notes(found.jobs),
-        *missing("evaluations on contrast sets", jobs, found.standing),
+        *set_cells.plan.suite.notes,
+        *(note for of in set_cells.sets for note in _build_set_notes(set_cells, of)),
+        *set_cells.notes,
+        *(draw_notes(set_cells.plan, jobs) or [seeds_note(jobs)]),
+        *variant_notes(set_cells.plan, set_cells.flags.jobs_behind(set_cells.jobs)),
+        *selected_step_notes(set_cells.plan),
+        *differing_model_notes(set_cells.plan),
+        *set_cells.flags.notes(set_cells.jobs),
+        *unfinished_notes("evaluations on contrast sets", jobs, set_cells.standing),
     )
 
 
-def _set_notes(found: OnSets, of: tuple[str, str]) -> list[str]:
+def _build_set_notes(found: SetCells, task_and_set: tuple[str, str]) -> list[str]:
     """Return notes on a set: its size, rows left out, rows kept out of training, texts cut, and its file's notes."""
-    name = _column(found, of) if _column(found, of) == of[1] else f"{of[0]} ({of[1]})"
-    cells = found.of(of)
-    there = [record.counts for cell in cells for record in cell.records]
+    name = (
+        _column_name(found, task_and_set)
+        if _column_name(found, task_and_set) == task_and_set[1]
+        else f"{task_and_set[0]} ({task_and_set[1]})"
+    )
+    cells = found.of(task_and_set)
+    seed_counts = [record.counts for cell in cells for record in cell.records]
     job = cells[0].jobs[0].measuring
     assert job is not None and isinstance(job.set, ContrastSpec)
-    told = [f"{name}: {_sizes(there[0])}."] if there and there[0] else []
-    unseen = {
+    set_notes = [f"{name}: {_describe_sizes(seed_counts[0])}."] if seed_counts and seed_counts[0] else []
+    count_names = {
         "texts longer than the victim reads": "texts_cut",
         "edits that it reads as their original": "edits_read_as_original",
     }
-    if any(counts.get(key) for counts in there for key in unseen.values()):
-        spans = (f"{spanned(counts.get(key, 0) for counts in there)} {what}" for what, key in unseen.items())
-        told.append(f"{name}: {', '.join(spans)}.")
-    return told + [f"{name}: {note}" for note in job.set.notes]
+    if any(counts.get(key) for counts in seed_counts for key in count_names.values()):
+        spans = (
+            f"{format_range(counts.get(key, 0) for counts in seed_counts)} {what}" for what, key in count_names.items()
+        )
+        set_notes.append(f"{name}: {', '.join(spans)}.")
+    return set_notes + [f"{name}: {note}" for note in job.set.notes]
 
 
-def _sizes(counts: Mapping[str, int]) -> str:
-    of = f" of {counts['clusters']} clusters" if "clusters" in counts else ""
-    parts = [f"{counts.get('bundles', 0)} bundles{of}, {counts.get('edits', 0)} edits"]
+def _describe_sizes(counts: Mapping[str, int]) -> str:
+    of_clusters = f" of {counts['clusters']} clusters" if "clusters" in counts else ""
+    parts = [f"{counts.get('bundles', 0)} bundles{of_clusters}, {counts.get('edits', 0)} edits"]
     kinds = {
         "edits_label_kept": "edits keep the label",
         "edits_same_text": "edits have their original's text",
         "edits_repeated": "edits repeat another of their bundle",
     }
     parts += [f"{counts[name]} {kind}" for name, kind in kinds.items() if counts.get(name)]
-    parts += [f"{n} {reason}" for reason, n in counts.items() if reason.startswith("rows left out") and n]
-    out = [
+    parts += [
+        f"{num_rows} {reason}" for reason, num_rows in counts.items() if reason.startswith("rows left out") and num_rows
+    ]
+    kept_out = [
         f"{counts[f'{split}_kept_out']} of {split}"
         for split in ("train", "validation")
         if counts.get(f"{split}_kept_out")
     ]
-    parts += [f"rows kept out of training for it: {', '.join(out)}"] if out else []
+    parts += [f"rows kept out of training for it: {', '.join(kept_out)}"] if kept_out else []
     return "; ".join(parts)
 
 
-def picked(found: OnSets, by: Pick | None) -> OnSets:
+def pick_best(contrast_cells: SetCells, criterion: Pick | None) -> SetCells:
     """Replace the cells that differ only in the learning rate by the best one, and add a note that names it.
 
-    Without `by` nothing is picked. With validation, a job is left out and named in a note where no record has its
-    victim's validation accuracy.
+    Without `criterion` nothing is picked. With validation, a job is left out and named in a note where no record has
+    its victim's validation accuracy.
 
     Raises StoreError where the suite has no strategies that differ in their learning rate.
     """
-    if by is None:
-        return found
-    bases = {choice.label: _base(choice) for choice in found.plan.suite.finetune}
-    rates = {choice.label: choice.options[RATE] for choice in found.plan.suite.finetune if RATE in choice.options}
+    if criterion is None:
+        return contrast_cells
+    bases = {choice.label: _label_without_rate(choice) for choice in contrast_cells.plan.suite.finetune}
+    rates = {
+        choice.label: choice.options[RATE_OPTION]
+        for choice in contrast_cells.plan.suite.finetune
+        if RATE_OPTION in choice.options
+    }
     if len(rates) < 2:
         raise StoreError(
-            f"there is no learning rate to pick: suite {found.plan.suite.name} has no strategies that differ in it, "
-            f"such as `finetune: [{{clean: {{{RATE}: 1.0e-5}}}}, {{clean: {{{RATE}: 2.0e-5}}}}]`."
+            f"there is no learning rate to pick: suite {contrast_cells.plan.suite.name} has no strategies that differ "
+            f"in it, such as `finetune: [{{clean: {{{RATE_OPTION}: 1.0e-5}}}}, {{clean: {{{RATE_OPTION}: 2.0e-5}}}}]`."
         )
-    several = len(set(bases.values())) > 1
-    validated = {key: value for key, record in found.standing.records.items() if (value := _accuracy(record))}
-    unknown = [] if by == "contrast" else _unknown(found, validated)
+    has_strategies = len(set(bases.values())) > 1
+    validated = {
+        key: value for key, record in contrast_cells.standing.records.items() if (value := _validation_accuracy(record))
+    }
+    unvalidated = [] if criterion == "contrast" else _jobs_without_accuracy(contrast_cells, validated)
     groups: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in found.cells.values():
-        runs = tuple(replace(run, record=None) if run.job in unknown else run for run in cell.runs)
+    for cell in contrast_cells.cells.values():
+        runs = tuple(replace(run, record=None) if run.job in unvalidated else run for run in cell.runs)
         groups.setdefault((cell.encoder, bases[cell.finetune], cell.task, cell.label), []).append(
             replace(cell, runs=runs)
         )
     cells, chosen = {}, []
     for key, candidates in groups.items():
         encoder, base, task, contrast = key
-        best = _best(candidates, by, validated)
+        best = _best_candidate(candidates, criterion, validated)
         provisional = len(candidates) > 1 and not all(cell.complete for cell in candidates)
         cells[key] = replace(best, finetune=base, provisional=provisional)
         if best.present and best.finetune in rates:
-            names = [encoder, *([base] if several else []), contrast if by == "contrast" else task]
+            names = [encoder, *([base] if has_strategies else []), contrast if criterion == "contrast" else task]
             chosen.append(f"{' '.join(names)} {rates[best.finetune]:g}{' so far' if provisional else ''}")
     among = ", ".join(f"{rate:g}" for rate in sorted(set(rates.values())))
-    note = f"Learning rate picked among {among}, {_HOW[by]}: {'; '.join(dict.fromkeys(chosen)) or 'nothing yet'}."
-    left_out = [f"Left out, for no record says how their victims validate: {named(unknown)}."] if unknown else []
-    return replace(found, cells=cells, notes=(*found.notes, note, *left_out))
+    note = (
+        f"Learning rate picked among {among}, {_HOW_PICKED[criterion]}: "
+        f"{'; '.join(dict.fromkeys(chosen)) or 'nothing yet'}."
+    )
+    left_out = (
+        [f"Left out, for no record says how their victims validate: {name_jobs(unvalidated)}."] if unvalidated else []
+    )
+    return replace(contrast_cells, cells=cells, notes=(*contrast_cells.notes, note, *left_out))
 
 
-def _base(choice: Choice) -> str:
-    return Choice(name=choice.name, options={k: v for k, v in choice.options.items() if k != RATE}).label
+def _label_without_rate(choice: Choice) -> str:
+    return Choice(name=choice.name, options={k: v for k, v in choice.options.items() if k != RATE_OPTION}).label
 
 
-def _accuracy(record: Record) -> Score | None:
+def _validation_accuracy(record: Record) -> Score | None:
     return next((score for score in record.scores if score.name == "validation_accuracy"), None)
 
 
-def _unknown(found: OnSets, validated: Mapping[str, Score]) -> list[Job]:
+def _jobs_without_accuracy(set_cells: SetCells, validated: Mapping[str, Score]) -> list[Job]:
     """Return the finished jobs whose victims have no recorded validation accuracy."""
-    done = [record.job for cell in found.cells.values() for record in cell.records]
+    done = [record.job for cell in set_cells.cells.values() for record in cell.records]
     return [job for job in done if not any(key in validated for key in job.needs.values())]
 
 
-def _best(candidates: list[Cell], by: Pick, validated: Mapping[str, Score]) -> Cell:
+def _best_candidate(candidates: list[Cell], criterion: Pick, validated: Mapping[str, Score]) -> Cell:
     """Return the best cell that has records, over the seeds that such cells share.
 
     Where they share no seed it is the first of them. Where no cell has records it is the first candidate.
     """
-    there = [cell for cell in candidates if cell.present]
-    shared = set.intersection(*({_seeds(record) for record in cell.records} for cell in there)) if there else set()
+    done_cells = [cell for cell in candidates if cell.present]
+    shared = (
+        set.intersection(*({_seeds_of(record) for record in cell.records} for cell in done_cells))
+        if done_cells
+        else set()
+    )
     if not shared:
-        return (there or candidates)[0]
-    return max(there, key=lambda cell: _value([r for r in cell.records if _seeds(r) in shared], by, validated))
+        return (done_cells or candidates)[0]
+
+    def value(cell: Cell) -> float:
+        # Over shared seeds alone: a candidate must not win by having only its luckier seeds done.
+        return _mean_value([record for record in cell.records if _seeds_of(record) in shared], criterion, validated)
+
+    return max(done_cells, key=value)
 
 
-def _seeds(record: Record) -> tuple[str, int]:
+def _seeds_of(record: Record) -> tuple[str, int]:
     """Return the encoder's label, which says its training seed, and the seed of fine-tuning."""
     return record.job.parts[0], record.job.seed
 
 
-def _value(own: Sequence[Record], by: Pick, validated: Mapping[str, Score]) -> float:
+def _mean_value(records: Sequence[Record], criterion: Pick, validated: Mapping[str, Score]) -> float:
     """Return the mean over some records of a cell of the score by which cells are picked."""
-    if by == "contrast":
-        return fmean(score_of(record, "rev").value or 0.0 for record in own)
-    return fmean(validated[key].value or 0.0 for record in own for key in record.job.needs.values() if key in validated)
+    if criterion == "contrast":
+        return fmean(find_score(record, "rev").value or 0.0 for record in records)
+    return fmean(
+        validated[key].value or 0.0 for record in records for key in record.job.needs.values() if key in validated
+    )
 
 
-class Contrast(Measure[NoOptions]):
+class ContrastConsistency(Measure[NoOptions]):
     """Contrast sets: the victim's prediction for each text, and scores over the bundles, in two tables."""
 
     title = "Contrast sets: accuracy on originals and edits, and consistency over both"
@@ -414,8 +471,8 @@ class Contrast(Measure[NoOptions]):
     required_scores = SCORES
     workload = "to classify: {:,} texts of contrast sets"
     layouts = {
-        "paper": lambda results, wanted: paper(picked(contrasts(results), wanted.pick)),
-        "full": lambda results, wanted: full(contrasts(results)),
+        "paper": lambda results, wanted: build_paper_table(pick_best(collect_contrasts(results), wanted.pick)),
+        "full": lambda results, wanted: build_full_table(collect_contrasts(results)),
     }
 
     def run(self, options: NoOptions, context: VictimContext) -> Measured:
@@ -429,40 +486,40 @@ class Contrast(Measure[NoOptions]):
 
         assert context.set is not None
         data = context.set
-        bundles: tuple[Bundle, ...] = data.rows
-        members = list(_members(bundles))
-        found = asked(context, [one.texts for _, one in members])
+        bundles: tuple[ContrastBundle, ...] = data.rows
+        members = list(_iterate_members(bundles))
+        classified = ask_victim(context, [member.texts for _, member in members])
         predictions = [
             Prediction(
                 bundle=bundle.id,
-                example_id=one.id,
-                original=one is bundle.original,
-                label=int(one.label or 0),  # never None in a contrast set
+                example_id=member.id,
+                original=member is bundle.original,
+                label=int(member.label or 0),  # never None in a contrast set
                 prediction=int(label),
                 cluster=bundle.cluster,
             )
-            for (bundle, one), label in zip(members, found.labels, strict=True)
+            for (bundle, member), label in zip(members, classified.labels, strict=True)
         ]
-        scores = contrast_scores(judged(predictions))
-        (consistency,) = (one.value for one in scores if one.name == "con")
-        said = f"consistency {consistency:.3f}, {len(bundles)} bundles" if consistency is not None else ""
-        context.progress(len(members), len(members), said)
+        scores = contrast_scores(group_into_bundles(predictions))
+        (consistency,) = (member.value for member in scores if member.name == "con")
+        progress_text = f"consistency {consistency:.3f}, {len(bundles)} bundles" if consistency is not None else ""
+        context.progress(len(members), len(members), progress_text)
         counts = {
             **data.counts,
-            "texts_cut": int(np.sum(found.cut)),
-            "edits_read_as_original": _alike(bundles, found),
+            "texts_cut": int(np.sum(classified.cut)),
+            "edits_read_as_original": _count_alike(bundles, classified),
             **{f"rows left out, {reason}": rows for reason, rows in data.dropped.items()},
         }
         return Measured(predictions, scores, counts)
 
     def examples(self, prepared: Any, job: Any) -> int:
         """Return how many texts a job classifies."""
-        found = next(one for one in prepared.sets[job.spec.task.name] if one.set == job.spec.set)
-        return sum(len(bundle.members) for bundle in found.rows)
+        set_data = next(candidate for candidate in prepared.sets[job.spec.task.name] if candidate.set == job.spec.set)
+        return sum(len(bundle.members) for bundle in set_data.rows)
 
     def unlike(self, record: Record, lines: Sequence[Prediction]) -> Iterator[str]:
         """Say which numbers of a record are not those of its predictions."""
-        return unlike_predictions(record, lines, contrast_scores, ("bundles", "edits"))
+        return mismatches_of_predictions(record, lines, contrast_scores, ("bundles", "edits"))
 
-    def cells(self, results: Results) -> OnSets:
-        return contrasts(results)
+    def cells(self, results: Results) -> SetCells:
+        return collect_contrasts(results)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from statistics import fmean
 
 from rbench.measures import Measure, MeasureContext, MeasuredRow
-from rbench.measures._stored import jobs, measured
+from rbench.measures._stored import jobs_of_measure, measured
 from rbench.schema.extension import NoOptions
 from rbench.tables import Results, Table
-from rbench.tables.notes import missing
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.notes import unfinished_notes
+from rbench.tables.table import Meaning, Number, TableEntry
 
 VERSION = 1
 USES = ()
@@ -22,7 +22,7 @@ NAME = "data"
 SPLITS = ("train", "validation", "test")
 
 
-class Data(Measure[NoOptions]):
+class DataStatistics(Measure[NoOptions]):
     """Statistics of the data (ADCL, appendix B, Table 5): classes, mean length, and sizes of splits."""
 
     title = "Statistics of the data: classes, mean length, sizes (ADCL, Table 5)"
@@ -31,23 +31,24 @@ class Data(Measure[NoOptions]):
     def run(self, options: NoOptions, context: MeasureContext) -> list[MeasuredRow]:
         """Return a row for each split, and one for all of them."""
         words = {
-            split: [sum(len(text.split()) for text in one.texts) for one in context.rows(split)]
+            split: [sum(len(text.split()) for text in example.texts) for example in context.rows(split)]
             for split in SPLITS
             if split in context.splits
         }
-        words["all"] = [n for own in words.values() for n in own]
+        # The lengths of all rows together: a mean of the splits' means would count small splits as much as large ones.
+        words["all"] = [length for lengths in words.values() for length in lengths]
         classes = float(len(context.task.labels)) if context.task.labels else None
         return [
             MeasuredRow(
                 names={"split": split},
-                numbers={"rows": len(own), "mean_words": fmean(own) if own else None, "classes": classes},
+                numbers={"rows": len(lengths), "mean_words": fmean(lengths) if lengths else None, "classes": classes},
             )
-            for split, own in words.items()
+            for split, lengths in words.items()
         ]
 
     def table(self, options: NoOptions, results: Results) -> Table:
         """Make one row for each task."""
-        rows: list[tuple[Entry, ...]] = []
+        rows: list[tuple[TableEntry, ...]] = []
         cells = []
         for one in measured(results, NAME, options):
             numbers = {row.names["split"]: row.numbers for row in one.rows}
@@ -57,7 +58,7 @@ class Data(Measure[NoOptions]):
             rows.append((task, int(classes) if classes is not None else "", mean, *sizes))
             for split, own in numbers.items():
                 cells.append({"task": task, "split": split, **own})
-        asked = jobs(results, NAME)
+        asked = jobs_of_measure(results, NAME)
         return Table(
             metric=NAME,
             header=("Task", "Classes", "Mean words", *(split.capitalize() for split in SPLITS)),
@@ -67,7 +68,7 @@ class Data(Measure[NoOptions]):
                 "Mean words: of all rows, split at white space, all columns of a row together. Sizes are of rows as "
                 "used.",
                 *results.plan.suite.notes,
-                *missing("jobs", asked, results.standing),
+                *unfinished_notes("jobs", asked, results.standing),
             ),
             about=Meaning("Data", "sizes of the tasks as they are used", percent=False, undefined="no rows"),
         )

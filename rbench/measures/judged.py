@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from rbench.errors import StoreError
 from rbench.measures import Measure
 from rbench.schema.extension import NoOptions
-from rbench.schema.judged import KEPT, TEXTS, Answer, Item, Judged
-from rbench.score.people import alpha
+from rbench.schema.judged import KEPT, TEXTS, Answer, HumanJudgements, Item
+from rbench.score.people import krippendorff_alpha
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import AXES, Cell, grid
-from rbench.tables.notes import OF_PEOPLE, notes
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.aggregate import AXES, AttackCell, attack_grid
+from rbench.tables.notes import PEOPLE_INTERVAL_NOTE, table_notes
+from rbench.tables.table import Meaning, Number, TableEntry
 
 TITLE = "What people say of the texts that attacks made"
 NUMBERS = {
@@ -29,7 +28,7 @@ NUMBERS = {
     "valid_asr_kept": "Meaning also kept",
     "seen_in_original": "Seen in originals",
 }
-_SHARES = {"natural": "Natural", "natural_original": "Originals natural"}
+_SHARE_TITLES = {"natural": "Natural", "natural_original": "Originals natural"}
 
 
 class JudgedTexts(Measure[NoOptions]):
@@ -39,26 +38,28 @@ class JudgedTexts(Measure[NoOptions]):
 
     def table(self, options: NoOptions, results: Results) -> Table:
         """Make the table. Raises StoreError where nobody was asked about the RUN."""
-        said, of = results.judged, grid(results)
-        if said is None:
-            raise StoreError(
-                f"{results.root} is not judged. rbench judge export makes sheets for people who judge its texts."
-            )
+        judgements, of = results.require_judged(), attack_grid(results)
         several = len(of.finetunes) > 1
-        rows: list[tuple[Entry, ...]] = []
+        rows: list[tuple[TableEntry, ...]] = []
         cells: list[dict[str, Any]] = []
         groups = set()
         for cell in sorted(of.cells.values(), key=lambda cell: of.tasks.index(cell.task)):
-            answers = [(item, one) for run in cell.done for _, item, one in said.of(run.job.key)]
+            answers = [(item, one) for run in cell.done for _, item, one in judgements.of(run.job.key)]
             if not answers:
                 continue
             groups |= {len(rows)} if rows and rows[-1][0] != cell.task else set()
-            changed = _labels((item, one) for item, one in answers if item.kind == "changed")
-            agreed = alpha(changed)
+            changed = _list_labels((item, one) for item, one in answers if item.kind == "changed")
+            agreed = krippendorff_alpha(changed)
             numbers = {name: cell.number(name) for name in NUMBERS}
-            shares = {name: _share(results, cell, name) for name in _SHARES}
+            shares = {name: _mean_share(results, cell, name) for name in _SHARE_TITLES}
             texts = len({item for _, item, _ in changed})
-            names: list[Entry] = [cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack, texts]
+            names: list[TableEntry] = [
+                cell.task,
+                cell.encoder,
+                *([cell.finetune] if several else []),
+                cell.attack,
+                texts,
+            ]
             own = [results.flags.on(Number(share, percent=True), cell.jobs) for share in shares.values()]
             rows.append((*names, *numbers.values(), *own, Number(agreed, percent=False, digits=2)))
             told = {name: number.value for name, number in numbers.items() if number is not None}
@@ -76,17 +77,17 @@ class JudgedTexts(Measure[NoOptions]):
         return Table(
             metric="judged",
             layout="paper",
-            header=(*header, *NUMBERS.values(), *_SHARES.values(), "Alpha"),
+            header=(*header, *NUMBERS.values(), *_SHARE_TITLES.values(), "Alpha"),
             rows=tuple(rows),
             groups=frozenset(groups),
             cells=tuple(cells),
-            notes=notes(of, of.tasks, (*_NOTES, *_said(said))),
-            interval=OF_PEOPLE,
+            notes=table_notes(of, of.tasks, (*_NOTES, *_describe_agreement(judgements))),
+            interval=PEOPLE_INTERVAL_NOTE,
             flags=of.flags.listed(run.job for run in of.runs),
             about=Meaning(
                 TITLE, "ASR, and what is left of it", undefined="nobody answered that, or answers do not differ"
             ),
-            brief=tuple(_said(said)),
+            brief=tuple(_describe_agreement(judgements)),
         )
 
 
@@ -100,49 +101,71 @@ _NOTES = (
 )
 
 
-def _labels(answers: Iterable[tuple[Item, Answer]]) -> list[tuple[int, str, int]]:
+def _list_labels(answers: Iterable[tuple[Item, Answer]]) -> list[tuple[int, str, int]]:
     """Return (rater, item, label) of answers, without repeats and open ones."""
-    there = {(one.rater, item.id): one.label for item, one in answers if one.label is not None}
-    return [(rater, item, label) for (rater, item), label in there.items()]
+    label_of = {(answer.rater, item.id): answer.label for item, answer in answers if answer.label is not None}
+    return [(rater, item, label) for (rater, item), label in label_of.items()]
 
 
-def _share(results: Results, cell: Cell, name: str) -> float | None:
+def _mean_share(results: Results, cell: AttackCell, name: str) -> float | None:
     """Return the mean of a column of what people said, over the texts that fell."""
-    every = [getattr(of, name)[of.fell] for of in (results.observations(run.job) for run in cell.done)]
-    there = np.concatenate(every)
-    there = there[~np.isnan(there)]
-    return float(there.mean()) if len(there) else None
+    of_runs = [
+        getattr(observed, name)[observed.fell] for observed in (results.observations(run.job) for run in cell.done)
+    ]
+    shares = np.concatenate(of_runs)
+    shares = shares[~np.isnan(shares)]
+    return float(shares.mean()) if len(shares) else None
 
 
-def _said(said: Judged) -> Iterator[str]:
+def _describe_agreement(judgements: HumanJudgements) -> Iterator[str]:
     """Say how far raters agree with each other, and with themselves."""
-    every = [(said.sheet.by_id[one.item], one) for one in said.answers]
-    firsts = [(item, one) for item, one in every if item.repeats is None]
-    meaning = [(one.rater, item.id, one.meaning) for item, one in firsts if item.kind == "pair" and one.meaning]
+    items_and_answers = [(judgements.sheet.by_id[answer.item], answer) for answer in judgements.answers]
+    # Repeated items tell how far a rater agrees with himself; alpha is about agreement between raters.
+    first_answers = [(item, answer) for item, answer in items_and_answers if item.repeats is None]
+    meaning = [
+        (answer.rater, item.id, answer.meaning)
+        for item, answer in first_answers
+        if item.kind == "pair" and answer.meaning
+    ]
     alphas = {
-        "labels of changed texts": alpha(_labels(one for one in firsts if one[0].kind == "changed")),
-        "labels of originals": alpha(_labels(one for one in firsts if one[0].kind == "original")),
-        "meaning": alpha(meaning, scale=True),
+        "labels of changed texts": krippendorff_alpha(
+            _list_labels(answer for answer in first_answers if answer[0].kind == "changed")
+        ),
+        "labels of originals": krippendorff_alpha(
+            _list_labels(answer for answer in first_answers if answer[0].kind == "original")
+        ),
+        "meaning": krippendorff_alpha(meaning, scale=True),
     }
-    listed = [f"{what} {value:.2f}" for what, value in alphas.items() if value is not None]
+    listed = [f"{question} {value:.2f}" for question, value in alphas.items() if value is not None]
     yield f"Krippendorff's alpha over all cells: {', '.join(listed) or 'not defined'}."
-    for rater in said.raters:
-        yield f"Rater {rater}: {_of_rater([(item, one) for item, one in every if one.rater == rater])}."
+    for rater in judgements.raters:
+        yield (
+            f"Rater {rater}: "
+            f"{_describe_rater([(item, answer) for item, answer in items_and_answers if answer.rater == rater])}."
+        )
 
 
-def _of_rater(own: Sequence[tuple[Item, Answer]]) -> str:
+def _describe_rater(items_and_answers: Sequence[tuple[Item, Answer]]) -> str:
     """Say how many answers a rater gave, how often the same twice, and how often those that attention gives."""
-    known = {item.id: one for item, one in own}
-    same = [_alike(item, known[item.repeats], one) for item, one in own if item.repeats in known]
-    apart = [one.meaning < KEPT for item, one in own if item.kind == "other" and one.meaning is not None]
-    parts = [f"{len(own)} answers"]
-    parts += [f"the same to {sum(same)} of {len(same)} that came twice ({mean(same):.0%})"] if same else []
-    parts += [f"{sum(apart)} of {len(apart)} unlike pairs told apart"] if apart else []
-    times = [one.seconds for _, one in own if one.seconds]
+    answer_of = {item.id: answer for item, answer in items_and_answers}
+    is_same = [
+        _is_same_answer(item, answer_of[item.repeats], answer)
+        for item, answer in items_and_answers
+        if item.repeats in answer_of
+    ]
+    is_told_apart = [
+        answer.meaning < KEPT
+        for item, answer in items_and_answers
+        if item.kind == "other" and answer.meaning is not None
+    ]
+    parts = [f"{len(items_and_answers)} answers"]
+    parts += [f"the same to {sum(is_same)} of {len(is_same)} that came twice ({mean(is_same):.0%})"] if is_same else []
+    parts += [f"{sum(is_told_apart)} of {len(is_told_apart)} unlike pairs told apart"] if is_told_apart else []
+    times = [answer.seconds for _, answer in items_and_answers if answer.seconds]
     return ", ".join([*parts, *([f"{median(times):.0f} s an item"] if times else [])])
 
 
-def _alike(item: Item, first: Answer, again: Answer) -> bool:
+def _is_same_answer(item: Item, first: Answer, again: Answer) -> bool:
     """Whether two answers to one question are the same: the label, or meaning kept."""
     if item.kind in TEXTS:
         return first.label == again.label

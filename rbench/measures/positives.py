@@ -15,22 +15,23 @@ from rbench.measures import Measure
 from rbench.measures._context import Measured, TrainedContext
 from rbench.schema import Job, Outcome, Split, Strict, TableSpec
 from rbench.schema.common import Positive
-from rbench.system.changes import changes, tokens, words_changed
+from rbench.system.changes import count_changed_words, iter_changes, split_tokens
 from rbench.tables import Results, Table
 from rbench.tables.draws import training_seed
-from rbench.tables.notes import missing, variants
-from rbench.tables.table import Entry, Marked, Meaning, Number
+from rbench.tables.notes import unfinished_notes, variant_notes
+from rbench.tables.table import MarkedText, Meaning, Number, TableEntry
 
 if TYPE_CHECKING:
     from rbench.tasks import Example
 
+# Part of the key of every job that builds hard positives (config/versions.py): raising it makes them anew.
 VERSION = 1
 USES = ("substitution.batched", "substitution.segmentation")
 """The search replaces the words, asked by the objective, which no import shows."""
 
 ABOUT = Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises")
 _CAPTION = f"{ABOUT.title}: {ABOUT.definition}"
-KEYS = 512
+MAX_KEYS = 512
 """The most other texts in the queue (ours): enough negatives, and quick to encode."""
 
 
@@ -42,27 +43,27 @@ class Options(Strict):
     num_examples: Positive = 5
 
 
-def _made(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
+def _make_positives(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
     """The positives of all texts and the sums of their counts. A call takes at most as many texts as the queue."""
-    made, sums = [], Counter[str]()
+    all_positives, sums = [], Counter[str]()
     for start in range(0, len(texts), model.queue.size):
-        some, counted = model.positives(model, texts[start : start + model.queue.size])
-        made += some
-        sums.update(counted)
-    return made, dict(sums)
+        new_positives, new_counts = model.positives(model, texts[start : start + model.queue.size])
+        all_positives += new_positives
+        sums.update(new_counts)
+    return all_positives, dict(sums)
 
 
-def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
+def _build_outcome(example: Example, positives: tuple[str, ...]) -> Outcome:
     """An example with the positives of its texts, as an attack's outcome has them."""
     from rbench.words.substitution.segmentation import words_of
 
-    before, after = words_of(example.texts), words_of(made)
-    changed, num_words = words_changed(before, after), sum(map(len, before))
+    before, after = words_of(example.texts), words_of(positives)
+    changed, num_words = count_changed_words(before, after), sum(map(len, before))
     return Outcome(
         example_id=example.id,
         status="succeeded" if changed else "failed",
         original=example.texts,
-        perturbed=made,
+        perturbed=positives,
         label=int(example.label or 0),
         num_words=num_words,
         num_words_changed=changed,
@@ -70,16 +71,16 @@ def _outcome(example: Example, made: tuple[str, ...]) -> Outcome:
     )
 
 
-def paper(results: Results, wanted: TableSpec) -> Table:
-    """Build two rows per example. Raises StoreError where the plan has no hard positives, or the RUN no texts."""
-    plan, jobs = results.plan, _jobs(results)
+def build_paper_table(results: Results, wanted: TableSpec) -> Table:
+    """Build two rows per example. Raises StoreError where the RUN has no texts."""
+    plan, jobs = results.plan, _list_jobs(results)
     flags = results.flags
     if not plan.texts:
         raise StoreError(
             f"{results.root} keeps no texts, and this table is made of them: --layout full has its numbers, and a RUN "
             "that is run without --no-texts has the texts."
         )
-    rows: list[tuple[Entry, ...]] = []
+    rows: list[tuple[TableEntry, ...]] = []
     groups: list[int] = []
     cells: list[dict[str, Any]] = []
     for job in jobs:
@@ -91,36 +92,36 @@ def paper(results: Results, wanted: TableSpec) -> Table:
         for outcome in results.store.outcomes(job):
             groups.append(len(rows))
             before = outcome.original or ()
-            original, made = (" / ".join(texts) for texts in (before, outcome.perturbed or before))
-            old, new = compared(original, made)
-            rows += [(encoder, task, "original", old), (encoder, task, "hard positive", new)]
-            cells.append(_described(job, outcome, original, made) | {"flags": flags.told([job])})
+            original, positive = (" / ".join(texts) for texts in (before, outcome.perturbed or before))
+            original_marked, positive_marked = mark_differences(original, positive)
+            rows += [(encoder, task, "original", original_marked), (encoder, task, "hard positive", positive_marked)]
+            cells.append(_program_row(job, outcome, original, positive) | {"flags": flags.told([job])})
     return Table(
         metric="positives",
         header=("Encoder", "Task", "", "Text"),
         rows=tuple(rows),
         groups=frozenset(groups[1:]),
         cells=tuple(cells),
-        notes=_notes(results, jobs),
+        notes=_build_notes(results, jobs),
         flags=flags.listed(jobs),
         shows=ABOUT,
         caption=_CAPTION,
     )
 
 
-def full(results: Results, wanted: TableSpec) -> Table:
-    """Build one row per job: mean rise of the loss, mean share of words replaced. Raises StoreError as `paper` does."""
-    plan, jobs, found = results.plan, _jobs(results), results.standing
+def build_full_table(results: Results, wanted: TableSpec) -> Table:
+    """Build one row per job: mean rise of the loss, mean share of words replaced."""
+    plan, jobs, statuses = results.plan, _list_jobs(results), results.standing
     flags = results.flags
-    rows: list[tuple[Entry, ...]] = []
+    rows: list[tuple[TableEntry, ...]] = []
     cells: list[dict[str, Any]] = []
     drawn = bool(plan.draws)
     for job in jobs:
         label, task, _ = job.parts
         encoder, train_seed = (draw := plan.draw(label)).encoder, draw.train_seed
-        record = found.records.get(job.key)
-        there = record is not None and record.status == "complete"
-        scores = {score.name: score for score in record.scores} if record is not None and there else {}
+        record = statuses.records.get(job.key)
+        is_complete = record is not None and record.status == "complete"
+        scores = {score.name: score for score in record.scores} if record is not None and is_complete else {}
         raised, words = scores.get("loss_raised"), scores.get("words_replaced")
         rows.append(
             (
@@ -128,16 +129,16 @@ def full(results: Results, wanted: TableSpec) -> Table:
                 task,
                 *([training_seed(train_seed)] if drawn else []),
                 job.seed,
-                record.counts.get("texts") if record is not None and there else None,
+                record.counts.get("texts") if record is not None and is_complete else None,
                 flags.on(Number(raised.value, percent=False, digits=3), [job]) if raised is not None else None,
                 flags.on(Number(words.value, percent=True), [job]) if words is not None else None,
             )
         )
         hidden = bool(flags.hiding([job]))
         values = {name: None if hidden else score.value for name, score in scores.items()}
-        more = {"train_seed": train_seed} if drawn else {}
-        told = {"flags": flags.told([job])}
-        cells.append({"encoder": encoder, "task": task, **more, "seed": job.seed, **values, **told})
+        seed_fields = {"train_seed": train_seed} if drawn else {}
+        flag_fields = {"flags": flags.told([job])}
+        cells.append({"encoder": encoder, "task": task, **seed_fields, "seed": job.seed, **values, **flag_fields})
     return Table(
         metric="positives",
         layout="full",
@@ -147,51 +148,49 @@ def full(results: Results, wanted: TableSpec) -> Table:
         ),
         rows=tuple(rows),
         cells=tuple(cells),
-        notes=_notes(results, jobs),
+        notes=_build_notes(results, jobs),
         flags=flags.listed(jobs),
         shows=ABOUT,
         caption=_CAPTION,
     )
 
 
-def compared(old: str, new: str) -> tuple[Marked, Marked]:
+def mark_differences(old: str, new: str) -> tuple[MarkedText, MarkedText]:
     """Return both texts with the words marked in which they differ."""
     left: list[tuple[str, bool]] = []
     right: list[tuple[str, bool]] = []
-    for before, after in changes(old, new):
+    for before, after in iter_changes(old, new):
         for text, pieces in ((before, left), (after, right)):
-            pieces += [(word, before != after and not word.isspace()) for word in tokens(text)]
-    return Marked(tuple(left), "red"), Marked(tuple(right), "blue")
+            pieces += [(word, before != after and not word.isspace()) for word in split_tokens(text)]
+    return MarkedText(tuple(left), "red"), MarkedText(tuple(right), "blue")
 
 
-def _jobs(results: Results) -> list[Job]:
-    plan = results.plan
-    jobs = [job for job in plan.jobs if job.what == "positives"]
-    if not jobs:
-        raise StoreError(f"{results.root} has no hard positives: suite {plan.suite.name} has no `build: [positives]`.")
-    return jobs
+def _list_jobs(results: Results) -> list[Job]:
+    return [job for job in results.plan.jobs if job.what == "positives"]
 
 
-def _described(job: Job, outcome: Outcome, original: str, made: str) -> dict[str, Any]:
+def _program_row(job: Job, outcome: Outcome, original: str, positive: str) -> dict[str, Any]:
     return {
         "encoder": job.parts[0],
         "task": job.parts[1],
         "seed": job.seed,
         "example_id": outcome.example_id,
         "original": original,
-        "hard_positive": made,
+        "hard_positive": positive,
         "num_words": outcome.num_words,
         "num_words_changed": outcome.num_words_changed,
     }
 
 
-def _notes(results: Results, jobs: list[Job]) -> tuple[str, ...]:
-    said = "Hard positives: words replaced so that the encoder's contrastive loss rises; nothing looks at labels."
-    told = (*variants(results.plan, results.flags.behind(jobs)), *results.flags.notes(jobs))
-    return (said, *results.plan.suite.notes, *told, *missing("jobs", jobs, results.standing))
+def _build_notes(results: Results, jobs: list[Job]) -> tuple[str, ...]:
+    what_they_are = (
+        "Hard positives: words replaced so that the encoder's contrastive loss rises; nothing looks at labels."
+    )
+    flag_notes = (*variant_notes(results.plan, results.flags.jobs_behind(jobs)), *results.flags.notes(jobs))
+    return (what_they_are, *results.plan.suite.notes, *flag_notes, *unfinished_notes("jobs", jobs, results.standing))
 
 
-class Positives(Measure[Options]):
+class HardPositiveTexts(Measure[Options]):
     """Hard positives: texts with words replaced so that the contrastive loss rises (ADCL, appendix G)."""
 
     title = "Hard positives, beside the texts they were made of (ADCL, Table 9)"
@@ -200,7 +199,7 @@ class Positives(Measure[Options]):
     unscaled = True
     objectives = ("adcl",)
     bold = False
-    layouts = {"paper": paper, "full": full}
+    layouts = {"paper": build_paper_table, "full": build_full_table}
 
     def run(self, options: Options, context: TrainedContext) -> Measured:
         """Make hard positives of a seeded sample of the split. The seed draws the heads, too.
@@ -216,20 +215,21 @@ class Positives(Measure[Options]):
         spec, module, seed = context.spec, context.objective, context.seed
         assert spec.train is not None
         examples = context.data.split(options.split)
-        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
-        chosen = [examples[i] for i in order[: options.num_examples]]
-        others = [text for i in order[options.num_examples :][:KEYS] for text in examples[i].texts]
+        drawn_order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
+        chosen = [examples[i] for i in drawn_order[: options.num_examples]]
+        others = [text for i in drawn_order[options.num_examples :][:MAX_KEYS] for text in examples[i].texts]
         texts = [text for example in chosen for text in example.texts]
+        # Seeded before `build`, which draws the random weights of the heads.
         transformers.set_seed(seed)
-        built: Any = module.build(
-            module.Options(**spec.train.options), spec, context.weights, resources=context.resources
+        built_objective: Any = module.build(
+            module.Options(**spec.train.options), spec, context.weights, context.resources
         )
-        model = built.model.to(context.device)
+        model = built_objective.model.to(context.device)
         for start in range(0, len(others), 64):
             model.queue.push(model.z(model.key_encoder, model.key_head, others[start : start + 64]))
-        made, sums = _made(model, texts)
-        found = model.positives.scores({**sums, "positives": len(texts)})
-        replaced = iter(made)
-        outcomes = [_outcome(example, tuple(next(replaced) for _ in example.texts)) for example in chosen]
-        scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in found.items())
+        positives_made, sums = _make_positives(model, texts)
+        mean_counts = model.positives.scores({**sums, "positives": len(texts)})
+        replaced = iter(positives_made)
+        outcomes = [_build_outcome(example, tuple(next(replaced) for _ in example.texts)) for example in chosen]
+        scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in mean_counts.items())
         return Measured(outcomes, scores, {"n": len(chosen), "texts": len(texts), "keys": len(others)})

@@ -1,13 +1,15 @@
 """Valid ASR from people's answers on some successes, and what a proxy says of all (prediction-powered inference).
 
-A row is a cell that people judged and a proxy was asked about, once for the label and once for label and meaning. The
-interval with the proxy stands beside that of people's answers alone, and beside the proxy's error on the texts that
-people judged, and nowhere else: it holds however wrong the proxy is (`score.powered`), and a proxy alone says nothing.
+A cell of which people judged some successes, and a proxy all, has two rows: for the label alone, and for label and
+meaning. The interval with the proxy holds however wrong the proxy is (`score.powered`), but a proxy alone says nothing.
+So no other table has this interval. Here it stands beside that of people's answers alone, and beside the error of the
+proxy on the texts that people judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,19 +18,26 @@ from numpy.typing import NDArray
 from rbench.errors import StoreError
 from rbench.measures import Measure
 from rbench.schema.extension import NoOptions
-from rbench.schema.judged import Judged, Proxy, Said
+from rbench.schema.judged import HumanJudgements, Proxy, ProxyAnswer
 from rbench.score.people import accepted_limits, product_limits
-from rbench.score.powered import Error, Powered, error_of, powered, powered_limits, reach_added
+from rbench.score.powered import (
+    PoweredEstimate,
+    ProxyError,
+    added_reach,
+    estimate_limits,
+    estimate_with_proxy,
+    measure_proxy_error,
+)
 from rbench.tables import Results, Table
-from rbench.tables.aggregate import AXES, Cell, grid
-from rbench.tables.notes import OF_PEOPLE, notes
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.aggregate import AXES, AttackCell, attack_grid
+from rbench.tables.notes import PEOPLE_INTERVAL_NOTE, table_notes
+from rbench.tables.table import Meaning, Number, TableEntry
 
 TITLE = "Valid ASR from people's answers on some successes and a proxy's on all"
-ASKED = {"valid_asr": ("seen", "label"), "valid_asr_kept": ("kept", "label and meaning")}
-"""By metric: the column of what people said, and in words what was asked."""
-UNREADABLE = 0.5
-"""Stands for an answer of a proxy that could not be read."""
+QUESTION_OF_METRIC = {"valid_asr": ("seen", "label"), "valid_asr_kept": ("kept", "label and meaning")}
+"""By metric: the column of observations with the share of raters who accept a text, and what raters were asked."""
+UNREADABLE_ANSWER = 0.5
+"""Taken for an answer of a proxy that could not be read."""
 _NOTES = (
     "People alone: ASR x the share of successes that raters accept, of the judged ones. With the proxy: the same, "
     "prediction-powered (Angelopoulos et al. 2023): the proxy's mean over all successes, corrected by how far it is "
@@ -38,18 +47,21 @@ _NOTES = (
     "excess over it, and how often it ranks a text that most raters accept above one that most do not (50 is chance). "
     "Weight 0: the proxy does not count, and both intervals are the same. Of a single text a proxy says nothing.",
 )
-Values = NDArray[np.float64]
+FloatArray = NDArray[np.float64]
 
 
-class _Texts(NamedTuple):
-    """What is known of the successes of a cell, each text once however many seeds attacked it."""
+class _CellTexts(NamedTuple):
+    """The answers of people and of a proxy on the successes of a cell, as `estimate_with_proxy` takes them.
 
-    shares: Values
-    """Of raters who accept a text that people judged."""
-    proxies: Values
-    """What the proxy says of the same texts."""
-    rest: Values
-    """What it says of the others."""
+    A text counts once, with the mean over the seeds that attacked it.
+    """
+
+    shares: FloatArray
+    """The share of raters who accept each judged text, 0..1."""
+    proxies: FloatArray
+    """The proxy's answers on the same texts, 0..1."""
+    unjudged_proxies: FloatArray
+    """The proxy's answers on the texts that nobody judged, 0..1."""
 
 
 class PoweredValidity(Measure[NoOptions]):
@@ -58,32 +70,44 @@ class PoweredValidity(Measure[NoOptions]):
     title = TITLE
 
     def table(self, options: NoOptions, results: Results) -> Table:
-        """Make the table. Raises StoreError where nobody judged the RUN, or no proxy was asked about it."""
-        said, of = results.judged, grid(results)
-        if said is None or not said.proxies:
-            what = (
-                "is not judged: rbench judge export" if said is None else "has no proxy's answers: rbench judge proxy"
-            )
-            raise StoreError(f"{results.root} {what}")
-        several = len(of.finetunes) > 1
-        rows: list[tuple[Entry, ...]] = []
+        """Make the table. Raises StoreError where nobody judged the RUN, or no proxy answered on all of an attack."""
+        judgements = results.require_judged()
+        if not judgements.proxies:
+            raise StoreError(f"{results.root} has no proxy's answers: rbench judge proxy")
+        grid = attack_grid(results)
+        several_strategies = len(grid.finetunes) > 1
+        rows: list[tuple[TableEntry, ...]] = []
         cells: list[dict[str, Any]] = []
         groups = set()
-        for cell in sorted(of.cells.values(), key=lambda cell: of.tasks.index(cell.task)):
-            for proxy in said.proxies:
-                for metric, (_, what) in ASKED.items():
-                    texts, alone = _texts(results, cell, proxy, metric), cell.number(metric)
-                    if texts is None or alone is None or alone.value is None:
-                        continue
-                    groups |= {len(rows)} if rows and rows[-1][0] != cell.task else set()
-                    found, error = powered(*texts), error_of(texts.shares, texts.proxies)
-                    with_proxy = results.flags.on(_number(cell, metric, texts, found, said), cell.jobs)
-                    names = (cell.task, cell.encoder, *([cell.finetune] if several else []), cell.attack)
-                    told = (*_told(error), Number(found.weight, percent=False, digits=2))
-                    rows.append((*names, what, proxy.name, error.n, alone, *told, with_proxy))
-                    cells.append({**cell.at(*AXES), **_cell(metric, proxy, texts, error, found, alone, with_proxy)})
-        partial = tuple(_partial(results, said))
-        header = ["Task", "Encoder", *(["Fine-tuning"] if several else []), "Attack", "Asked", "Proxy", "Judged"]
+        cells_by_task = sorted(grid.cells.values(), key=lambda cell: grid.tasks.index(cell.task))
+        for cell, proxy, metric in product(cells_by_task, judgements.proxies, QUESTION_OF_METRIC):
+            texts = _collect_texts(results, cell, proxy, metric)
+            people_alone = cell.number(metric)
+            if texts is None or people_alone is None or people_alone.value is None:
+                continue
+            if rows and rows[-1][0] != cell.task:
+                groups.add(len(rows))  # the next row begins a task
+            estimate = estimate_with_proxy(*texts)
+            error = measure_proxy_error(texts.shares, texts.proxies)
+            with_proxy = results.flags.on(_build_number(cell, metric, texts, estimate, judgements), cell.jobs)
+            strategy = [cell.finetune] if several_strategies else []
+            names = [cell.task, cell.encoder, *strategy, cell.attack, QUESTION_OF_METRIC[metric][1], proxy.name]
+            weight = Number(estimate.weight, percent=False, digits=2)
+            rows.append((*names, error.n, people_alone, *_error_numbers(error), weight, with_proxy))
+            plain_fields = _program_row(metric, proxy, texts, error, estimate, people_alone, with_proxy)
+            cells.append({**cell.at(*AXES), **plain_fields})
+        partial = tuple(_describe_partial(results, judgements))
+        if partial and not rows:
+            raise StoreError(" ".join(partial))
+        header = [
+            "Task",
+            "Encoder",
+            *(["Fine-tuning"] if several_strategies else []),
+            "Attack",
+            "Asked",
+            "Proxy",
+            "Judged",
+        ]
         return Table(
             metric="powered",
             layout="paper",
@@ -91,9 +115,9 @@ class PoweredValidity(Measure[NoOptions]):
             rows=tuple(rows),
             groups=frozenset(groups),
             cells=tuple(cells),
-            notes=notes(of, of.tasks, (*_NOTES, *partial)),
-            interval=OF_PEOPLE,
-            flags=of.flags.listed(run.job for run in of.runs),
+            notes=table_notes(grid, grid.tasks, (*_NOTES, *partial)),
+            interval=PEOPLE_INTERVAL_NOTE,
+            flags=grid.flags.listed(run.job for run in grid.runs),
             brief=(
                 "Off by, Bias and AUC: the proxy's error on judged texts; of a single text it says nothing.",
                 *partial,
@@ -104,100 +128,128 @@ class PoweredValidity(Measure[NoOptions]):
         )
 
 
-def _texts(results: Results, cell: Cell, proxy: Proxy, metric: str) -> _Texts | None:
-    """Return what is known of a cell's successes; None where the proxy was not asked about all, or nobody judged one.
+def _collect_texts(results: Results, cell: AttackCell, proxy: Proxy, metric: str) -> _CellTexts | None:
+    """Return the answers on a cell's successes; None if the proxy has not answered on all, or people on none of them.
 
-    A proxy that was asked about labels alone stands for label and meaning, too; its error says how well it does.
+    A proxy that was asked about the label alone has rows for label and meaning, too. Its error then says how well the
+    label predicts both.
     """
-    people: dict[str, list[float]] = {}
-    machine: dict[str, list[float]] = {}
+    people_shares: dict[str, list[float]] = {}
+    proxy_shares: dict[str, list[float]] = {}
     for run in cell.done:
-        of = results.observations(run.job)
-        told = {one.example: _value(one, metric) for one in proxy.said.get(run.job.key, ())}
-        shares = getattr(of, ASKED[metric][0])
-        for place in np.flatnonzero(of.fell):
-            unit = of.unit[place]
-            if unit not in told:
+        observed = results.observations(run.job)
+        proxy_answers = {
+            answer.example: _answer_as_number(answer, metric) for answer in proxy.said.get(run.job.key, ())
+        }
+        shares = getattr(observed, QUESTION_OF_METRIC[metric][0])
+        for i in np.flatnonzero(observed.fell):  # successes
+            example = observed.unit[i]
+            if example not in proxy_answers:
                 return None
-            machine.setdefault(unit, []).append(told[unit])
-            if not np.isnan(shares[place]):
-                people.setdefault(unit, []).append(float(shares[place]))
-    if not people:
+            proxy_shares.setdefault(example, []).append(proxy_answers[example])
+            if not np.isnan(shares[i]):  # people judged it
+                people_shares.setdefault(example, []).append(float(shares[i]))
+    if not people_shares:
         return None
-    means = {unit: sum(own) / len(own) for unit, own in machine.items()}
-    return _Texts(
-        np.array([sum(own) / len(own) for own in people.values()]),
-        np.array([means[unit] for unit in people]),
-        np.array([mean for unit, mean in means.items() if unit not in people]),
+    proxy_means = {example: sum(answers) / len(answers) for example, answers in proxy_shares.items()}
+    return _CellTexts(
+        shares=np.array([sum(answers) / len(answers) for answers in people_shares.values()]),
+        proxies=np.array([proxy_means[example] for example in people_shares]),
+        unjudged_proxies=np.array([mean for example, mean in proxy_means.items() if example not in people_shares]),
     )
 
 
-def _value(said: Said, metric: str) -> float:
-    """Return what a proxy says of a success, as one number. It need not be right, so any number would do."""
-    there = [one for one in (said.label, said.meaning if metric == "valid_asr_kept" else None) if one is not None]
-    if not there:
-        there = [one for one in (said.meaning,) if one is not None] or [UNREADABLE]
-    return float(np.prod(there))
+def _answer_as_number(proxy_answer: ProxyAnswer, metric: str) -> float:
+    """Return how far a proxy accepts a success: its answer on the label, times that on the meaning if both are asked.
 
-
-def _number(cell: Cell, metric: str, texts: _Texts, found: Powered, said: Judged) -> Number:
-    """Return ASR times the mean with the proxy. Raters, and seeds, widen its interval as they do that of people.
-
-    It is a part of ASR, so its interval ends where that of ASR does.
+    Where one answer is missing, the other one stands for both. The estimate is unbiased whatever number is returned
+    here: a bad one only gives the proxy less weight.
     """
-    alone, raters = cell.score(metric), len(said.raters)
-    assert alone.value is not None and alone.low is not None and alone.high is not None
-    counts = cell.pooled.succeeded / cell.repeats, (cell.pooled.succeeded + cell.pooled.failed) / cell.repeats
-    if not found.weight:
-        return Number(alone.value, percent=True, n=alone.n, low=alone.low, high=alone.high)
-    rate, people = counts[0] / counts[1], float(texts.shares.mean())
-    mean = min(1.0, max(0.0, found.mean))
-    own = product_limits(counts, mean, powered_limits(found, texts.shares, raters))
-    without = product_limits(counts, people, accepted_limits(texts.shares, raters))
-    down, up = reach_added((alone.low, alone.high), without, alone.value)
-    value = rate * mean
-    low, high = value - np.hypot(value - own[0], down), value + np.hypot(own[1] - value, up)
-    most = cell.score("asr").high
-    assert most is not None
-    return Number(value, percent=True, n=alone.n, low=max(0.0, float(low)), high=max(value, min(most, float(high))))
+    label, meaning = proxy_answer.label, proxy_answer.meaning
+    if label is None:
+        return UNREADABLE_ANSWER if meaning is None else float(meaning)
+    if metric == "valid_asr_kept" and meaning is not None:
+        return float(label * meaning)
+    return float(label)
 
 
-def _told(error: Error) -> tuple[Number, ...]:
-    return tuple(Number(one, percent=True) for one in (error.off, error.bias, error.auc))
+def _build_number(
+    cell: AttackCell, metric: str, texts: _CellTexts, estimate: PoweredEstimate, judgements: HumanJudgements
+) -> Number:
+    """Return ASR times the mean with the proxy, with its interval.
+
+    The number of people alone has an interval in which raters and seeds are levels. This interval is made wider by as
+    much as these levels make that one wider. The number is a part of ASR, so its interval ends where that of ASR does.
+    """
+    people_alone, raters = cell.score(metric), len(judgements.raters)
+    assert people_alone.value is not None and people_alone.low is not None and people_alone.high is not None
+    # Weight 0 means that the proxy does not count, so the number is that of people alone, to the last bit.
+    if not estimate.weight:
+        return Number(people_alone.value, percent=True, n=people_alone.n, low=people_alone.low, high=people_alone.high)
+    succeeded = cell.pooled.succeeded / cell.repeats
+    attacked = (cell.pooled.succeeded + cell.pooled.failed) / cell.repeats
+    mean = min(1.0, max(0.0, estimate.mean))
+    value = succeeded / attacked * mean
+    # Both pairs of limits are of texts alone, without raters and seeds as levels.
+    low, high = product_limits((succeeded, attacked), mean, estimate_limits(estimate, texts.shares, raters))
+    people_limits = product_limits(
+        (succeeded, attacked), float(texts.shares.mean()), accepted_limits(texts.shares, raters)
+    )
+    levels_down, levels_up = added_reach((people_alone.low, people_alone.high), people_limits, people_alone.value)
+    # Distances to the limits of independent sources of error add up as squares.
+    low = value - float(np.hypot(value - low, levels_down))
+    high = value + float(np.hypot(high - value, levels_up))
+    asr_high = cell.score("asr").high
+    assert asr_high is not None
+    return Number(value, percent=True, n=people_alone.n, low=max(0.0, low), high=max(value, min(asr_high, high)))
 
 
-def _cell(
-    metric: str, proxy: Proxy, texts: _Texts, error: Error, found: Powered, alone: Number, with_proxy: Number
+def _error_numbers(error: ProxyError) -> tuple[Number, ...]:
+    return tuple(Number(error_number, percent=True) for error_number in (error.distance, error.bias, error.auc))
+
+
+def _program_row(
+    metric: str,
+    proxy: Proxy,
+    texts: _CellTexts,
+    error: ProxyError,
+    estimate: PoweredEstimate,
+    people_alone: Number,
+    with_proxy: Number,
 ) -> Mapping[str, Any]:
-    """Return the numbers of a row for programs, never one interval without the other and the error."""
-    numbers = {"people": alone, "powered": with_proxy}
-    ends = {f"{name}_{end}": getattr(one, end) for name, one in numbers.items() for end in ("value", "low", "high")}
+    """Return the numbers of a row for programs: both intervals, and the error of the proxy."""
+    numbers = {"people": people_alone, "powered": with_proxy}
+    interval_fields = {
+        f"{name}_{end}": getattr(number, end) for name, number in numbers.items() for end in ("value", "low", "high")
+    }
     return {
         "metric": metric,
         "proxy": proxy.name,
         "judged": error.n,
-        "successes": error.n + len(texts.rest),
-        **ends,
-        "flagged": alone.flagged,
-        "off": error.off,
+        "successes": error.n + len(texts.unjudged_proxies),
+        **interval_fields,
+        "flagged": people_alone.flagged,
+        "off": error.distance,
         "bias": error.bias,
         "auc": error.auc,
-        "weight": found.weight,
+        "weight": estimate.weight,
     }
 
 
-def _partial(results: Results, said: Judged) -> Iterator[str]:
-    """Name the proxies that were not asked about all that people judged."""
-    keys = {key for item in said.sheet.items if item.kind == "changed" for key, _ in item.uses}
-    for proxy in said.proxies:
-        open_ = [key for key in keys if not _whole(results, key, proxy)]
-        if open_:
+def _describe_partial(results: Results, judgements: HumanJudgements) -> Iterator[str]:
+    """Name the proxies that have not answered on all successes of each attack of which people judged some."""
+    changed_texts = [item for item in judgements.sheet.items if item.kind == "changed"]
+    keys = {key for item in changed_texts for key, _ in item.uses}
+    for proxy in judgements.proxies:
+        not_asked = [key for key in keys if not _has_answered_all(results, key, proxy)]
+        if not_asked:
             yield (
-                f"{proxy.name} was not asked about all successes of {len(open_)} of {len(keys)} attacks, which are not "
-                f"shown: rbench judge proxy {results.root} --by {proxy.name}."
+                f"{proxy.name} was not asked about all successes of {len(not_asked)} of {len(keys)} attacks, which are "
+                f"not shown: rbench judge proxy {results.root} --by {proxy.name}."
             )
 
 
-def _whole(results: Results, key: str, proxy: Proxy) -> bool:
+def _has_answered_all(results: Results, key: str, proxy: Proxy) -> bool:
     record = results.standing.records.get(key)
+    # An attack without a record is not done, and the table's other notes say so.
     return record is None or len(proxy.said.get(key, ())) == record.counts["succeeded"]

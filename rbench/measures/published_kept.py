@@ -16,14 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rbench.errors import StoreError
 from rbench.measures import Measure
 from rbench.schema.extension import NoOptions
 from rbench.tables import Results, Table
-from rbench.tables.table import Entry, Meaning, Number
+from rbench.tables.table import Meaning, Number, TableEntry
 
 TITLE = "Published shares of successes whose label people still see: a prior, not of this RUN"
-FILE = Path(__file__).with_name("_published_kept.json")
+RATES_FILE = Path(__file__).with_name("_published_kept.json")
 NUMBERS = {
     "kept": "Published: label still seen",
     "of_ratings": "Of all ratings",
@@ -37,9 +36,9 @@ class PublishedKept(Measure[NoOptions]):
     title = TITLE
 
     def table(self, options: NoOptions, results: Results) -> Table:
-        """Make the table. Raises StoreError where nothing is published for the attacks of the RUN."""
-        published = json.loads(FILE.read_text(encoding="utf-8"))
-        rows: list[tuple[Entry, ...]] = []
+        """Make the table of the shares that are published for the attacks of the RUN."""
+        published = json.loads(RATES_FILE.read_text(encoding="utf-8"))
+        rows: list[tuple[TableEntry, ...]] = []
         cells: list[dict[str, Any]] = []
         used: list[str] = []
         attacks = dict.fromkeys(
@@ -48,16 +47,12 @@ class PublishedKept(Measure[NoOptions]):
         for label, attack in attacks:
             for rate in (rate for rate in published["rates"] if rate["attack"] == attack):
                 used += [rate["source"]] if rate["source"] not in used else []
-                found, source = shares(rate), published["sources"][rate["source"]]
-                numbers = [Number(found[name], percent=True) for name in NUMBERS]
-                counts = [found[name] if found[name] is not None else "not stated" for name in ("texts", "ratings")]
-                rows.append((label, *numbers, rate["data"], *counts, found["raters"], used.index(rate["source"]) + 1))
-                told = {"attack": label, "data": rate["data"], **found, "published": True}
-                cells.append({**told, "source": source["from"], "counted": source["counted"]})
-        if not rows:
-            raise StoreError(
-                f"{results.root}: no published share is known here for its attacks. Ask people: rbench judge export"
-            )
+                shares, source = compute_shares(rate), published["sources"][rate["source"]]
+                numbers = [Number(shares[name], percent=True) for name in NUMBERS]
+                counts = [shares[name] if shares[name] is not None else "not stated" for name in ("texts", "ratings")]
+                rows.append((label, *numbers, rate["data"], *counts, shares["raters"], used.index(rate["source"]) + 1))
+                program_row = {"attack": label, "data": rate["data"], **shares, "published": True}
+                cells.append({**program_row, "source": source["from"], "counted": source["counted"]})
         sources = tuple(
             f"Source {i + 1}: {published['sources'][name]['from']}. Counted: {published['sources'][name]['counted']}."
             for i, name in enumerate(used)
@@ -85,17 +80,18 @@ class PublishedKept(Measure[NoOptions]):
         )
 
 
-def shares(rate: Mapping[str, Any]) -> dict[str, Any]:
+def compute_shares(rate: Mapping[str, Any]) -> dict[str, Any]:
     """Return the NUMBERS of a rate of the file, with its `texts`, `ratings` and `raters`; None where nobody says."""
+    # A study that printed a share alone; its number stands as it is printed.
     if "changed" not in rate:
-        unknown = dict.fromkeys((*NUMBERS, "texts", "ratings"))
-        return {**unknown, "kept": rate["kept"], "raters": rate["raters"]}
+        not_stated = dict.fromkeys((*NUMBERS, "texts", "ratings"))
+        return {**not_stated, "kept": rate["kept"], "raters": rate["raters"]}
     changed: Sequence[tuple[int, int, int]] = rate["changed"]
     ratings = sum(raters * texts for raters, _, texts in changed)
     sizes = [raters for raters, _, _ in changed]
     return {
         "kept": _mean_share(changed),
-        "of_ratings": sum(see * texts for _, see, texts in changed) / ratings,
+        "of_ratings": sum(num_seeing * texts for _, num_seeing, texts in changed) / ratings,
         "unperturbed": _mean_share(rate["originals"]),
         "texts": sum(texts for _, _, texts in changed),
         "ratings": ratings,
@@ -105,4 +101,6 @@ def shares(rate: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mean_share(counts: Sequence[tuple[int, int, int]]) -> float:
     """Return the mean over texts of the share of a text's raters who see the label."""
-    return sum(see / raters * texts for raters, see, texts in counts) / sum(texts for _, _, texts in counts)
+    return sum(num_seeing / raters * texts for raters, num_seeing, texts in counts) / sum(
+        texts for _, _, texts in counts
+    )

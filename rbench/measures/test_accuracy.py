@@ -16,25 +16,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.errors import JobError, StoreError
+from rbench.errors import JobError
 from rbench.measures import Measure
 from rbench.measures._context import Measured, VictimContext
-from rbench.measures._predicted import asked
+from rbench.measures._predicted import ask_victim
 from rbench.schema import AS_IS, Job, MeasuredRow, Positive, Record, Score, Strict
-from rbench.score import Share, scored
+from rbench.score import Proportion, make_score
 from rbench.score.contrast import mean_score
-from rbench.score.packed import packed, unpacked
-from rbench.store.verify import unequal
+from rbench.score.packed import pack_hits, unpack_hits
+from rbench.store.verify import find_unequal
 from rbench.tables import Results, Table
-from rbench.tables.cells import Grid, Reading, by_place, gathered, score_of
-from rbench.tables.cells import Measured as Cell
+from rbench.tables.cells import Grid, NumberReading, find_score, gather_cells, read_values_by_place
+from rbench.tables.cells import MeasuredCell as Cell
 from rbench.tables.draws import levels_note
 from rbench.tables.draws import notes as draw_notes
 from rbench.tables.nested_means import Values
-from rbench.tables.notes import missing, seeds, spanned
-from rbench.tables.results import Run
-from rbench.tables.table import Entry, Meaning, best_of, groups_of
+from rbench.tables.notes import format_range, seeds_note, unfinished_notes
+from rbench.tables.results import SeedRun
+from rbench.tables.table import Meaning, TableEntry, group_starts, mark_best_of_column
 
+# Part of the key of every job that scores test rows (config/versions.py): raising it asks all victims anew.
 VERSION = 1
 USES = ("encoders.classify", "score.packed")
 NAME = "test_accuracy"
@@ -60,11 +61,11 @@ class Options(Strict):
     """At most so many rows of the test split, drawn once for all victims. None: all."""
 
 
-def places(n: int, most: int | None) -> NDArray[np.int64]:
-    """Return the places of the rows that are scored, ascending: all of n, or `most` that are drawn."""
-    if most is None or most >= n:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(SEED).permutation(n)[:most])
+def draw_places(num_rows: int, max_rows: int | None) -> NDArray[np.int64]:
+    """Return the places of the rows that are scored, ascending: all of n, or `max_rows` that are drawn."""
+    if max_rows is None or max_rows >= num_rows:
+        return np.arange(num_rows)
+    return np.sort(np.random.default_rng(SEED).permutation(num_rows)[:max_rows])
 
 
 class SplitAccuracy(Measure[Options]):
@@ -80,17 +81,17 @@ class SplitAccuracy(Measure[Options]):
     def run(self, options: Options, context: VictimContext) -> Measured:
         """Classify the rows, and return one row with whether each was right, packed.
 
-        Raises JobError where the task has no test split, or a test row has no label.
+        Raises JobError where a test row has no label.
         """
-        rows = context.rows("test") if "test" in context.splits else []
-        drawn = [rows[i] for i in places(len(rows), options.max_rows)]
-        if not drawn or any(one.label is None for one in drawn):
-            raise JobError(f"{context.task.name} has no test rows with a label, so there is no accuracy of them")
-        labels = np.array([one.label for one in drawn])
-        hits = asked(context, [one.texts for one in drawn]).labels == labels
-        accuracy = _score(hits)
+        rows = context.rows("test")
+        drawn = [rows[i] for i in draw_places(len(rows), options.max_rows)]
+        if any(example.label is None for example in drawn):
+            raise JobError(f"{context.task.name} has test rows without a label, so there is no accuracy of them")
+        labels = np.array([example.label for example in drawn])
+        hits = ask_victim(context, [example.texts for example in drawn]).labels == labels
+        accuracy = _accuracy_of(hits)
         context.progress(len(drawn), len(drawn), f"test accuracy {accuracy.value:.3f}")
-        row = MeasuredRow(names={"hits": packed(hits)}, numbers={"n": len(hits), "rows": len(rows)})
+        row = MeasuredRow(names={"hits": pack_hits(hits)}, numbers={"n": len(hits), "rows": len(rows)})
         return Measured([row], (accuracy,), {"n": len(hits), "rows": len(rows)})
 
     def examples(self, prepared: Any, job: Any) -> int:
@@ -104,28 +105,23 @@ class SplitAccuracy(Measure[Options]):
             yield f"it has {len(lines)} rows, and not one"
             return
         n, rows = int(lines[0].numbers["n"] or 0), int(lines[0].numbers["rows"] or 0)
-        yield from unequal(record, (_score(unpacked(lines[0].names["hits"], n)),), {"n": n, "rows": rows})
+        yield from find_unequal(record, (_accuracy_of(unpack_hits(lines[0].names["hits"], n)),), {"n": n, "rows": rows})
 
     def table(self, options: Options, results: Results) -> Table:
-        """Make a row for each victim, a column for each task. Raises StoreError where the RUN has no such accuracy."""
-        found = cells(results)
-        if not found.cells:
-            raise StoreError(
-                f"{results.root} has no accuracy of test rows: write `evaluate: [{NAME}]` into suite "
-                f"{results.plan.suite.name}, and the same rbench run computes it."
-            )
-        several = len({finetune for _, finetune in found.victims}) > 1
-        columns = [(task, label) for task in found.tasks for label in found.labels if _there(found, task, label)]
-        own = [[found.cells.get((*victim, *column)) for victim in found.victims] for column in columns]
-        numbers = [[cell.number(NAME) if cell is not None else None for cell in column] for column in own]
-        entries = [best_of(column, "highest") for column in numbers]
-        rows: list[tuple[Entry, ...]] = [
+        """Make a row for each victim, a column for each task."""
+        grid = build_cells(results)
+        several = len({finetune for _, finetune in grid.victims}) > 1
+        columns = [(task, label) for task in grid.tasks for label in grid.labels if _has_cells(grid, task, label)]
+        cells_by_column = [[grid.cells.get((*victim, *column)) for victim in grid.victims] for column in columns]
+        numbers = [[cell.number(NAME) if cell is not None else None for cell in column] for column in cells_by_column]
+        entries = [mark_best_of_column(column, "highest") for column in numbers]
+        rows: list[tuple[TableEntry, ...]] = [
             (encoder, *([finetune] if several else []), *(column[i] for column in entries))
-            for i, (encoder, finetune) in enumerate(found.victims)
+            for i, (encoder, finetune) in enumerate(grid.victims)
         ]
-        note, jobs = said(found.cells.values(), found.tasks), found.jobs
-        draws = draw_notes(results.plan, jobs) or [seeds(jobs)]
-        levels = any(cell.levelled(NAME) for cell in found.cells.values())
+        note, jobs = describe_rows(grid.cells.values(), grid.tasks), grid.jobs
+        draws = draw_notes(results.plan, jobs) or [seeds_note(jobs)]
+        levels = any(cell.has_seed_levels(NAME) for cell in grid.cells.values())
         return Table(
             metric=NAME,
             header=(
@@ -134,14 +130,14 @@ class SplitAccuracy(Measure[Options]):
                 *(f"{task} {label}".strip() for task, label in columns),
             ),
             rows=tuple(rows),
-            groups=groups_of(rows) if several else frozenset(),
-            cells=tuple(_told(cell) for cell in found.cells.values()),
+            groups=group_starts(rows) if several else frozenset(),
+            cells=tuple(_program_row(cell) for cell in grid.cells.values()),
             notes=(
                 note,
                 *results.plan.suite.notes,
                 *draws,
                 *results.flags.notes(jobs),
-                *missing("accuracies", jobs, results.standing),
+                *unfinished_notes("accuracies", jobs, results.standing),
             ),
             interval=levels_note(_ALONE, "rows", cells=0, missing="rows") if levels else INTERVAL,
             flags=results.flags.listed(jobs),
@@ -151,27 +147,34 @@ class SplitAccuracy(Measure[Options]):
 
     def note(self, found: Iterable[Cell], tasks: Sequence[str]) -> str:
         """Return what tables of attacks say of the accuracies in them."""
-        return said(found, tasks)
+        return describe_rows(found, tasks)
 
     def cells(self, results: Results) -> Grid[Cell]:
-        return cells(results)
+        return build_cells(results)
 
 
-def _score(hits: NDArray[np.bool_]) -> Score:
-    return scored(NAME, Share(int(hits.sum()), len(hits)))
+def _accuracy_of(hits: NDArray[np.bool_]) -> Score:
+    return make_score(NAME, Proportion(int(hits.sum()), len(hits)))
 
 
-def cells(results: Results) -> Grid[Cell]:
+def build_cells(results: Results) -> Grid[Cell]:
     """Return the victims that are scored on test rows, done or not, in the suite's order.
 
     Classifiers that exist are there, too, that were scored on test rows when they were opened.
     """
     plan, suite = results.plan, results.plan.suite
-    own = [job for job in plan.jobs if job.what == NAME]
-    labels = list(dict.fromkeys(job.parts[3] for job in own))
-    known = {job.needs["victim"] for job in own}
-    jobs = [*own, *(job for job in plan.jobs if job.opening and job.key not in known and _opened_on_test(results, job))]
-    named = [
+    measuring = [job for job in plan.jobs if job.what == NAME]
+    labels = list(dict.fromkeys(job.parts[3] for job in measuring))
+    measured_victims = {job.needs["victim"] for job in measuring}
+    jobs = [
+        *measuring,
+        *(
+            job
+            for job in plan.jobs
+            if job.opening and job.key not in measured_victims and _was_opened_on_test(results, job)
+        ),
+    ]
+    jobs_with_names = [
         (
             job,
             {
@@ -189,65 +192,66 @@ def cells(results: Results) -> Grid[Cell]:
         "task": suite.tasks,
         "label": ("", *labels),
     }
-    read = Reading(ABOUT, _score_of, _joined, partial(_values, results), shares=True)
-    found, axes = gathered(results, named, orders, partial(Cell, read=read))
-    return Grid(results, found, **axes)
+    reading = NumberReading(ABOUT, _score_of_run, _join_seeds, partial(_values_of_rows, results), shares=True)
+    accuracy_cells, axes = gather_cells(results, jobs_with_names, orders, partial(Cell, read=reading))
+    return Grid(results, accuracy_cells, **axes)
 
 
-def _opened_on_test(results: Results, job: Job) -> bool:
+def _was_opened_on_test(results: Results, job: Job) -> bool:
     record = results.standing.records.get(job.key)
     return record is not None and any(score.name == NAME for score in record.scores)
 
 
-def _score_of(run: Run, name: str) -> Score | None:
+def _score_of_run(run: SeedRun, name: str) -> Score | None:
     """Return the accuracy of a job, with its interval."""
     if run.record is None:
         return None
-    found = score_of(run.record, NAME)
-    return scored(NAME, Share(round((found.value or 0.0) * found.n), found.n))
+    stored_score = find_score(run.record, NAME)
+    return make_score(NAME, Proportion(round((stored_score.value or 0.0) * stored_score.n), stored_score.n))
 
 
-def _joined(found: Sequence[Score]) -> Score:
+def _join_seeds(seed_scores: Sequence[Score]) -> Score:
     """Return the mean over seeds. All see the same rows, but a text without a usable answer is in no denominator."""
-    fewest = min(score.n for score in found)
-    return mean_score([score.model_copy(update={"n": fewest}) for score in found])
+    fewest = min(score.n for score in seed_scores)
+    return mean_score([score.model_copy(update={"n": fewest}) for score in seed_scores])
 
 
-def _values(results: Results, run: Run, name: str) -> Values | None:
+def _values_of_rows(results: Results, run: SeedRun, name: str) -> Values | None:
     """Return 1 for each row that was right and 0 for the others, by place; None where a record has the share alone."""
     assert run.record is not None
     if run.job.measuring is None:
-        bits, record = run.record.right, run.record
-        if bits is None:
+        right_bits, record = run.record.right, run.record
+        if right_bits is None:
             return None
-        drawn = "" if len(bits) == record.counts.get("test_rows") else f"{run.seed}:"
-        return {f"{drawn}{i}": float(bit) for i, bit in enumerate(bits) if bit != "-"}
+        # Where rows were drawn by the job's seed, places of two seeds are other rows, and must not be paired.
+        seed_prefix = "" if len(right_bits) == record.counts.get("test_rows") else f"{run.seed}:"
+        return {f"{seed_prefix}{i}": float(bit) for i, bit in enumerate(right_bits) if bit != "-"}
 
     def hits() -> NDArray[np.bool_]:
         (row,) = results.store.rows(run.job)
-        return unpacked(row.names["hits"], int(row.numbers["n"] or 0))
+        return unpack_hits(row.names["hits"], int(row.numbers["n"] or 0))
 
-    return by_place(results, run.job, hits)
+    return read_values_by_place(results, run.job, hits)
 
 
-def said(found: Iterable[Cell], tasks: Sequence[str]) -> str:
+def describe_rows(victim_cells: Iterable[Cell], tasks: Sequence[str]) -> str:
     """Say what the accuracy is, and how many of how many rows are behind it, task by task."""
-    parts, there = [], list(found)
+    task_parts, all_cells = [], list(victim_cells)
     for task in tasks:
-        records = [record for cell in there if cell.task == task for record in cell.records]
+        records = [record for cell in all_cells if cell.task == task for record in cell.records]
         if not records:
             continue
-        n = spanned(score_of(record, NAME).n for record in records)
-        whole = spanned(record.counts.get("rows", record.counts.get("test_rows", 0)) for record in records)
-        parts.append(f"{task} {n}" + (f" of {whole}" if whole != n else ""))
-    return f"{ABOUT.title}: {ABOUT.definition}. Rows: {'; '.join(parts) or 'nothing yet'}."
+        num_scored = format_range(find_score(record, NAME).n for record in records)
+        num_rows = format_range(record.counts.get("rows", record.counts.get("test_rows", 0)) for record in records)
+        task_parts.append(f"{task} {num_scored}" + (f" of {num_rows}" if num_rows != num_scored else ""))
+    return f"{ABOUT.title}: {ABOUT.definition}. Rows: {'; '.join(task_parts) or 'nothing yet'}."
 
 
-def _there(found: Grid[Cell], task: str, label: str) -> bool:
-    return any((cell.task, cell.label) == (task, label) for cell in found.cells.values())
+def _has_cells(accuracy_cells: Grid[Cell], task: str, label: str) -> bool:
+    return any((cell.task, cell.label) == (task, label) for cell in accuracy_cells.cells.values())
 
 
-def _told(cell: Cell) -> dict[str, Any]:
+def _program_row(cell: Cell) -> dict[str, Any]:
     return {
         **cell.at("encoder", "finetune", "task"),
         **({"label": cell.label} if cell.label else {}),

@@ -8,7 +8,7 @@ docs/guide-add-a-metric.md says what a module exports.
 
 from __future__ import annotations
 
-from rbench.config.metrics import AnyMetric, Condition, Measured, Metric, Metrics
+from rbench.config.metrics import AnyMetric, MeasureNumber, Metric, MetricCatalogue, MetricOf
 from rbench.metrics._observations import (
     Observations,
     Truths,
@@ -22,18 +22,18 @@ from rbench.metrics._observations import (
     values,
 )
 from rbench.schema import Meaning
-from rbench.score import Sample, Share, Tally
+from rbench.score import Proportion, Sample, Tally
 
 __all__ = [
     "AnyMetric",
-    "Condition",
     "Meaning",
-    "Measured",
+    "MeasureNumber",
     "Metric",
-    "Metrics",
+    "MetricCatalogue",
+    "MetricOf",
     "Observations",
+    "Proportion",
     "Sample",
-    "Share",
     "Tally",
     "Truths",
     "Values",

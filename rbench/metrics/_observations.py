@@ -28,14 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.config.metrics import Metric
-from rbench.errors import RbenchError, StoreError, SuiteError
+from rbench.errors import StoreError, SuiteError
 from rbench.schema import Job, Outcome, Record
-from rbench.score import Sample, Share, Tally
-from rbench.store.runs import Reader, read_fields
+from rbench.score import Proportion, Sample, Tally
+from rbench.store.runs import RunReader, read_fields
 from rbench.store.runs.outcomes import COLUMNS as STORED
+from rbench.system.own_code import failing_in
 
 if TYPE_CHECKING:
-    from rbench.schema.judged import Answer, Judged, Kind
+    from rbench.schema.judged import Answer, HumanJudgements, Kind
 
 Values = NDArray[np.float64]
 Truths = NDArray[np.bool_]
@@ -49,7 +50,7 @@ COLUMNS: Mapping[str, Any] = {
 """The fields of an outcome that are columns, with their types. A number that is missing is NaN, a text None."""
 
 
-Said = Callable[[Sequence[str], Sequence[float]], Mapping[str, Values]]
+JudgedColumns = Callable[[Sequence[str], Sequence[float]], Mapping[str, Values]]
 """Returns the columns JUDGED of some units and their true labels."""
 
 
@@ -69,13 +70,13 @@ class Observations:
     @classmethod
     def read(
         cls,
-        store: Reader,
+        store: RunReader,
         job: Job,
         record: Record,
         first: Collection[str],
         *,
         has_oracle: bool,
-        said: Said | None = None,
+        said: JudgedColumns | None = None,
     ) -> Self:
         """Read some columns of a complete attack job, and its others when one is asked for.
 
@@ -87,46 +88,55 @@ class Observations:
         """
 
         def read(names: Sequence[str]) -> dict[str, NDArray[Any]]:
-            return _columns(names, read_fields(store, job, record, names))
+            return _make_columns(names, read_fields(store, job, record, names))
 
         def make(name: str) -> Mapping[str, NDArray[Any]]:
             if name in JUDGED and said is not None:
                 return said(columns["example_id"].tolist(), columns["label"].tolist())
             return read([each for each in COLUMNS if each not in columns]) if name in COLUMNS else {}
 
-        columns = _Lazy(make)
+        columns = _LazyColumns(make)
         columns.update(read([name for name in COLUMNS if name in first]))
         return cls(columns, has_oracle, said is not None)
 
-    def of_rater(self, said: Said) -> Self:
+    def select_rater(self, said: JudgedColumns) -> Self:
         """Return the same units with what one rater said of them."""
 
         def make(name: str) -> Mapping[str, NDArray[Any]]:
             units = self.unit.tolist(), self.label.tolist()
             return said(*units) if name in JUDGED else {name: self.columns[name]}
 
-        return type(self)(_Lazy(make), self.has_oracle, self.asked)
+        return type(self)(_LazyColumns(make), self.has_oracle, self.asked)
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], *, has_oracle: bool) -> Self:
         """Make columns of outcomes that are in memory."""
         rows = [tuple(getattr(outcome, name) for name in COLUMNS) for outcome in outcomes]
-        return cls(_columns([*COLUMNS], rows), has_oracle)
+        return cls(_make_columns([*COLUMNS], rows), has_oracle)
 
     @classmethod
-    def together(cls, attacks: Sequence[Self]) -> Self:
+    def together(cls, attacks: Sequence[Self], order: Callable[[Self], Any] | None = None) -> Self:
         """Return for each unit what the attack did that harmed it most, of several on the same victim.
 
         A unit that errored under one of the attacks counts as errored. The first of the attacks that harmed a unit
         alike is the one that counts.
 
+        Args:
+            order: returns a number for each unit, of which the least counts. None: `harm`.
+
         Raises ValueError where the attacks have different units.
         """
-        same = cls.aligned(attacks)
-        worst = np.stack([one.harm for one in same]).argmin(axis=0)
-        every = np.arange(len(same[0]))
-        chosen = _Lazy(lambda name: {name: np.stack([one.columns[name] for one in same])[worst, every]})
-        return cls(chosen, same[0].has_oracle, same[0].asked)
+        attacks_in_order = cls.aligned(attacks)
+        worst_attack = np.stack(
+            [attack.harm if order is None else order(attack) for attack in attacks_in_order]
+        ).argmin(axis=0)
+        every_unit = np.arange(len(attacks_in_order[0]))
+        chosen = _LazyColumns(
+            lambda name: {
+                name: np.stack([attack.columns[name] for attack in attacks_in_order])[worst_attack, every_unit]
+            }
+        )
+        return cls(chosen, attacks_in_order[0].has_oracle, attacks_in_order[0].asked)
 
     @classmethod
     def aligned(cls, attacks: Sequence[Self]) -> list[Self]:
@@ -135,20 +145,20 @@ class Observations:
         Raises ValueError where the attacks have different units.
         """
         first = attacks[0]
-        return [first, *(one._in_order_of(first) for one in attacks[1:])]
+        return [first, *(attack._in_order_of(first) for attack in attacks[1:])]
 
     def _in_order_of(self, other: Self) -> Self:
         if np.array_equal(self.unit, other.unit):
             return self
         places = {unit: i for i, unit in enumerate(self.unit)}
         if places.keys() != set(other.unit):
-            raise ValueError("the attacks have different examples")
+            raise StoreError("the attacks on a victim have different examples: rbench verify says what is wrong")
         order = np.fromiter((places[unit] for unit in other.unit), dtype=np.int64, count=len(other))
         return self.at(order)
 
     def at(self, places: NDArray[Any]) -> Self:
         """Return the units at some places, in their order."""
-        return type(self)(_Lazy(lambda name: {name: self.columns[name][places]}), self.has_oracle, self.asked)
+        return type(self)(_LazyColumns(lambda name: {name: self.columns[name][places]}), self.has_oracle, self.asked)
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -157,8 +167,12 @@ class Observations:
         if name in JUDGED and not self.asked:
             return np.full(len(self), np.nan)
         if name not in COLUMNS and name not in JUDGED:
-            own = [one for one, what in vars(type(self)).items() if isinstance(what, property | cached_property)]
-            raise AttributeError(f"observations have no {name}; they have {', '.join((*own, *COLUMNS, *JUDGED))}")
+            computed = [
+                attribute
+                for attribute, member in vars(type(self)).items()
+                if isinstance(member, property | cached_property)
+            ]
+            raise AttributeError(f"observations have no {name}; they have {', '.join((*computed, *COLUMNS, *JUDGED))}")
         try:
             return self.columns[name]
         except KeyError:
@@ -236,11 +250,11 @@ def added(of: Observations, shares: Values) -> Values:
     if not judged.any():
         return np.zeros(len(of))
     rate, mean = fell.mean(), shares[judged].mean()
-    found: Values = mean * (fell - rate) + rate * len(of) / judged.sum() * np.where(judged, shares - mean, 0.0)
-    return found
+    influence: Values = mean * (fell - rate) + rate * len(of) / judged.sum() * np.where(judged, shares - mean, 0.0)
+    return influence
 
 
-class _Lazy(dict[str, NDArray[Any]]):
+class _LazyColumns(dict[str, NDArray[Any]]):
     """Columns that are made when they are asked for. `make` returns that one, and may return others with it."""
 
     def __init__(self, make: Callable[[str], Mapping[str, NDArray[Any]]]) -> None:
@@ -253,29 +267,29 @@ class _Lazy(dict[str, NDArray[Any]]):
 
 def columns_of(*functions: Callable[[Observations], Any] | None) -> set[str]:
     """Return the columns that the functions of a metric ask for, found by giving them no units."""
-    asked: set[str] = set()
+    names: set[str] = set()
 
     def empty(name: str) -> dict[str, NDArray[Any]]:
-        asked.add(name)
+        names.add(name)
         return {name: np.empty(0, dtype=COLUMNS.get(name, np.float64))}
 
-    for function in (one for one in functions if one is not None):
+    for function in (given for given in functions if given is not None):
         with suppress(Exception), warnings.catch_warnings(action="ignore"):  # what is wrong is told of real units
-            function(Observations(_Lazy(empty)))
-    return asked
+            function(Observations(_LazyColumns(empty)))
+    return names
 
 
-def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]]:
+def _make_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, NDArray[Any]]:
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
-    return {name: _array(column, COLUMNS[name]) for name, column in zip(names, columns, strict=True)}
+    return {name: _make_array(column, COLUMNS[name]) for name, column in zip(names, columns, strict=True)}
 
 
-def _array(column: Sequence[Any], dtype: Any) -> NDArray[Any]:
+def _make_array(column: Sequence[Any], dtype: Any) -> NDArray[Any]:
     if dtype is not object:
         return np.array(column, dtype=dtype)
-    made = np.empty(len(column), dtype=object)
-    made[:] = [one if one is None else sys.intern(one) for one in column]  # jobs share their units
-    return made
+    objects = np.empty(len(column), dtype=object)
+    objects[:] = [value if value is None else sys.intern(value) for value in column]  # jobs share their units
+    return objects
 
 
 def _equal(column: NDArray[Any], value: Any) -> Truths:
@@ -288,29 +302,19 @@ def values(metric: Metric, of: Observations) -> Values:
     Raises SuiteError, with file and line, where the metric's file is wrong: it raises an exception, returns other than
     a number for each unit, or values that it says there cannot be.
     """
-    named = f"the metric {metric.name}"
-    try:
+    with failing_in(metric.source_place, SuiteError):
         returned = metric.value(of) if not metric.of_set else _of_set(metric, of)
-    except RbenchError:
-        raise
-    except Exception as error:  # whatever a user's file may raise
-        raise SuiteError(f"{metric.at(error)}{named} raised {type(error).__name__}: {error}") from error
-    try:
-        found = np.asarray(returned, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        said = f"{named} returned values that are no numbers ({error}): `value` returns a number for each unit"
-        raise SuiteError(f"{metric.at()}{said}") from error
-    if found.shape != (len(of),):
-        said = f"{named} returned an array of shape {found.shape} for {len(of)} units"
-        raise SuiteError(f"{metric.at()}{said}: `value` returns a number for each unit")
-    there = found[~np.isnan(found)]
-    low, high = metric.bounds
-    if metric.share and not np.isin(there, (0.0, 1.0)).all():
-        raise SuiteError(f"{metric.at()}{named} has `share = True`, and values other than 0 and 1")
-    told = there if not metric.of_set or not len(there) else there.mean(keepdims=True)
-    if len(told) and not (low <= told.min() and told.max() <= high):
-        raise SuiteError(f"{metric.at()}{named} has values outside its `bounds`, {low:g} to {high:g}")
-    return found
+        per_unit = np.asarray(returned, dtype=np.float64)
+        if per_unit.shape != (len(of),):
+            raise ValueError(f"`value` returned an array of shape {per_unit.shape} for {len(of)} units")
+        defined = per_unit[~np.isnan(per_unit)]
+        low, high = metric.bounds
+        if metric.share and not np.isin(defined, (0.0, 1.0)).all():
+            raise ValueError("it has `share = True`, and values other than 0 and 1")
+        bounded = defined if not metric.of_set or not len(defined) else defined.mean(keepdims=True)
+        if len(bounded) and not (low <= bounded.min() and bounded.max() <= high):
+            raise ValueError(f"its values lie outside of its `bounds`, {low:g} to {high:g}")
+    return per_unit
 
 
 def _of_set(metric: Metric, of: Observations) -> Values:
@@ -337,17 +341,17 @@ def by_unit(metric: Metric, of: Observations) -> dict[str, float]:
     return dict(zip(of.unit[there].tolist(), found[there].tolist(), strict=True))
 
 
-def pooled_values(metric: Metric, found: Iterable[float]) -> Share | Sample:
+def pooled_values(metric: Metric, found: Iterable[float]) -> Proportion | Sample:
     """Return the share or the mean of some values."""
     numbers = list(found)
-    return Share(round(sum(numbers)), len(numbers)) if metric.share else Sample.of(numbers)
+    return Proportion(round(sum(numbers)), len(numbers)) if metric.share else Sample.of(numbers)
 
 
-def pooled(metric: Metric, parts: Iterable[Share | Sample]) -> Share | Sample:
+def pooled(metric: Metric, parts: Iterable[Proportion | Sample]) -> Proportion | Sample:
     """Return the share or mean of the units of several samples together."""
     if metric.share:
-        shares = [part for part in parts if isinstance(part, Share)]
-        return Share(sum(part.hits for part in shares), sum(part.n for part in shares))
+        shares = [part for part in parts if isinstance(part, Proportion)]
+        return Proportion(sum(part.hits for part in shares), sum(part.n for part in shares))
     return Sample.pooled(part for part in parts if isinstance(part, Sample))
 
 
@@ -358,7 +362,7 @@ that a person wrote."""
 
 
 def judged_columns(
-    judged: Judged | None, job: str, units: Sequence[str], labels: Sequence[float], rater: int | None
+    judged: HumanJudgements | None, job: str, units: Sequence[str], labels: Sequence[float], rater: int | None
 ) -> dict[str, NDArray[np.float64]]:
     """Return the columns JUDGED of some units.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Metric, Observations, Share, Tally, Values
+from rbench.metrics import Meaning, Metric, Observations, Proportion, Tally, Values
 
 
 class Asr(Metric):
@@ -19,6 +19,6 @@ class Asr(Metric):
         """1 for a text that fell, 0 for one that held."""
         return np.where(of.attacked, of.fell, np.nan)
 
-    def counted(self, of: Tally) -> Share:
+    def counted(self, of: Tally) -> Proportion:
         """Return the share by the counts of a record."""
         return of.asr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Metric, Observations, Share, Tally, Values
+from rbench.metrics import Meaning, Metric, Observations, Proportion, Tally, Values
 
 
 class Aua(Metric):
@@ -20,6 +20,6 @@ class Aua(Metric):
         """1 for a text that held, 0 for one that fell or that the victim got wrong before the attack."""
         return np.where(of.counted, of.attacked & ~of.fell, np.nan)
 
-    def counted(self, of: Tally) -> Share:
+    def counted(self, of: Tally) -> Proportion:
         """Return the share by the counts of a record."""
         return of.aua

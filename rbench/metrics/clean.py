@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Metric, Observations, Share, Tally, Values
+from rbench.metrics import Meaning, Metric, Observations, Proportion, Tally, Values
 
 
 class Clean(Metric):
@@ -20,6 +20,6 @@ class Clean(Metric):
         """1 for a text that was attacked, 0 for one that was skipped because the victim got it wrong."""
         return np.where(of.counted, of.attacked, np.nan)
 
-    def counted(self, of: Tally) -> Share:
+    def counted(self, of: Tally) -> Proportion:
         """Return the share by the counts of a record."""
         return of.clean

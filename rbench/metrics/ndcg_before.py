@@ -1,4 +1,4 @@
-"""nDCG of the queries that an attack was let loose on, before it."""
+"""nDCG of a retriever before any attack."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rbench.metrics import Meaning, Metric, Observations, Values
 
 
 class NdcgBefore(Metric):
-    about = Meaning("nDCG before", "mean nDCG@k of all queries before the attack", "highest", good="better")
-    of = "attacks"
+    about = Meaning("nDCG before", "mean nDCG@k of all queries before any attack", "highest", good="better")
+    of = "victims"
     share = False
     bounds = (0.0, 1.0)
     kind = "ranking"

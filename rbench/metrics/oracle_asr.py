@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rbench.metrics import Meaning, Metric, Observations, Share, Tally, Values
+from rbench.metrics import Meaning, Metric, Observations, Proportion, Tally, Values
 
 
 class OracleAsr(Metric):
@@ -25,6 +25,6 @@ class OracleAsr(Metric):
         """1 for a text that fell and kept its true label, else 0. A success that the oracle cannot read counts 0."""
         return np.where(of.attacked & of.has_oracle, of.valid, np.nan)
 
-    def counted(self, of: Tally) -> Share:
+    def counted(self, of: Tally) -> Proportion:
         """Return the share by the counts of a record."""
         return of.oracle_asr

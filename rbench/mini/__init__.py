@@ -27,7 +27,7 @@ from typing import TypeVar
 from rbench.errors import ResourceError, StoreError
 from rbench.mini.generators import SIZES, Row, generate
 from rbench.mini.oracle import oracle
-from rbench.system.below import Below
+from rbench.system.below import SafeFolder
 from rbench.system.scratch import default_cache
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
 
 GENERATORS = tuple(SIZES)
 """Names of the generators, the values of `generator:` in a task file."""
-OTHER_LANGUAGES = {"mini-ranking": "rbench.mini.ranking"}
+OTHER_LANGUAGES = {"mini-ranking": "rbench.mini.ranking", "mini-triples": "rbench.mini.triples"}
 """Generators that are modules of their own, with `SPLITS` and `generate`, which most tasks do not need."""
 Rows = TypeVar("Rows")
 
@@ -66,7 +66,7 @@ def rows(generator: str, split: str) -> list[Row]:
     """
     if split not in splits(generator):
         raise ResourceError(f"{generator} has no split {split!r}; it has {', '.join(splits(generator))}.")
-    return [dict(row) for row in _generated(generator)[split]]
+    return [dict(row) for row in _rows_by_split(generator)[split]]
 
 
 def contrast_rows(generator: str) -> list[Row]:
@@ -74,25 +74,27 @@ def contrast_rows(generator: str) -> list[Row]:
 
     The rows are the same on every machine. ResourceError for a generator without a contrast set.
     """
-    from rbench.mini.contrast import EDITED
+    from rbench.mini.contrast import WITH_CONTRAST_SET
 
-    if generator not in EDITED:
-        raise ResourceError(f"The embedded world has no contrast set of {generator!r}; it has {', '.join(EDITED)}.")
-    return [dict(row) for row in _edited(generator)]
+    if generator not in WITH_CONTRAST_SET:
+        raise ResourceError(
+            f"The embedded world has no contrast set of {generator!r}; it has {', '.join(WITH_CONTRAST_SET)}."
+        )
+    return [dict(row) for row in _contrast_rows(generator)]
 
 
 @cache
-def _edited(generator: str) -> list[Row]:
+def _contrast_rows(generator: str) -> list[Row]:
     from rbench.mini.contrast import contrast_rows
 
-    return keep(f"{generator}-contrast", lambda: contrast_rows(generator, _generated(generator)))
+    return read_or_make(f"{generator}-contrast", lambda: contrast_rows(generator, _rows_by_split(generator)))
 
 
 @cache
-def _generated(generator: str) -> dict[str, list[Row]]:
+def _rows_by_split(generator: str) -> dict[str, list[Row]]:
     if generator in OTHER_LANGUAGES:
-        return keep(generator, importlib.import_module(OTHER_LANGUAGES[generator]).generate)
-    return keep(generator, lambda: generate(generator))
+        return read_or_make(generator, importlib.import_module(OTHER_LANGUAGES[generator]).generate)
+    return read_or_make(generator, lambda: generate(generator))
 
 
 @cache
@@ -102,7 +104,7 @@ def fingerprint(generator: str | None = None) -> str:
     digest = hashlib.sha256()
     for name in names:
         for split in splits(name):
-            digest.update(json.dumps([name, split, _generated(name)[split]], sort_keys=True).encode())
+            digest.update(json.dumps([name, split, _rows_by_split(name)[split]], sort_keys=True).encode())
     return digest.hexdigest()
 
 
@@ -111,11 +113,11 @@ def fingerprint(generator: str | None = None) -> str:
 
 def _hash_of_code() -> str:
     """Hash the paths and contents of all files of this package, and Python's version."""
-    here = Path(__file__).parent
+    package = Path(__file__).parent
     digest = hashlib.sha256(platform.python_version().encode())
-    for file in sorted(path for path in here.rglob("*") if path.suffix in (".py", ".yaml")):
+    for file in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".yaml")):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
-        digest.update(f"\n{file.relative_to(here).as_posix()} {content}".encode())
+        digest.update(f"\n{file.relative_to(package).as_posix()} {content}".encode())
     return digest.hexdigest()
 
 
@@ -123,24 +125,24 @@ _CODE = _hash_of_code()
 """The hash at import time, because code that is edited later is not the code that runs in this process."""
 
 
-def keep(name: str, make: Callable[[], Rows]) -> Rows:
+def read_or_make(name: str, make: Callable[[], Rows]) -> Rows:
     """Return the rows called `name` (`mini-...`): read from the cache, or else made with `make` and kept there.
 
     The rows must consist of dictionaries with str keys, lists, str, int and float, which JSON returns unchanged.
     """
-    folder = Below(default_cache() / "prepared")
+    folder = SafeFolder(default_cache() / "prepared")
     path = folder.root / f"{name}-{_CODE[:16]}.json"
     with suppress(OSError, StoreError):
         digest, _, body = folder.read(path).partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() == digest:
-            found: Rows = json.loads(body)
+            kept_rows: Rows = json.loads(body)
             with suppress(OSError):  # the cache may be read-only
                 os.utime(path)
-            return found
+            return kept_rows
         log.warning("%s is damaged; it is made again", path)
-    made = make()
+    made_rows = make()
     if _hash_of_code() == _CODE:  # the word lists may have been edited before `make` read them
-        body = json.dumps(made, ensure_ascii=False).encode()
+        body = json.dumps(made_rows, ensure_ascii=False).encode()
         with suppress(OSError, StoreError):
             folder.replace(path, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-    return made
+    return made_rows

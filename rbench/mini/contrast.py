@@ -16,8 +16,8 @@ from rbench.mini.lexicon import Form, load
 from rbench.mini.oracle import oracle
 from rbench.mini.reading import WORD
 
-EDITED = ("mini-sentiment", "mini-nli")
-ORIGINALS = 500
+WITH_CONTRAST_SET = ("mini-sentiment", "mini-nli")
+NUM_ORIGINALS = 500
 """Number of bundles in a set. The 95% interval of a share is then at most 9 points wide."""
 
 
@@ -33,86 +33,89 @@ def contrast_rows(name: str, splits: dict[str, list[Row]]) -> list[Row]:
         splits: all rows of the generator, by split.
     """
     columns = [column for column, value in splits["test"][0].items() if isinstance(value, str)]
-    known = {tuple(row[column] for column in columns) for split in splits.values() for row in split}
+    task_texts = {tuple(row[column] for column in columns) for split in splits.values() for row in split}
     labels = {row["label"] for row in splits["test"]}
-    made: list[Row] = []
+    edited_rows: list[Row] = []
     originals = 0
     for number, row in enumerate(splits["test"]):
-        if originals == ORIGINALS:
+        if originals == NUM_ORIGINALS:
             break
         texts = tuple(str(row[column]) for column in columns)
-        found = _drawn(name, texts, labels - {row["label"]}, known, Random(f"{name} contrast 0 {number}"))
-        originals += bool(found)
-        for label, edited in sorted(found.items()):
+        edit_by_label = _draw_edits(
+            name, texts, labels - {row["label"]}, task_texts, Random(f"{name} contrast 0 {number}")
+        )
+        originals += bool(edit_by_label)
+        for label, edited in sorted(edit_by_label.items()):
             pair = {"pair_id": f"{name}-{number}-{label}", "original_label": row["label"], "perturbed_label": label}
             for side, values in (("original", texts), ("perturbed", edited)):
                 pair |= {f"{side}_{column}": value for column, value in zip(columns, values, strict=True)}
-            made.append(pair)
-    return made
+            edited_rows.append(pair)
+    return edited_rows
 
 
-def _drawn(
+def _draw_edits(
     name: str, texts: tuple[str, ...], wanted: set[int], known: set[tuple[str, ...]], rng: Random
 ) -> dict[int, tuple[str, ...]]:
     """Return, for each wanted label, the first edit with that label in a random order of all edits, if there is one."""
-    edits = [edit for edit in _edits(texts) if edit not in known]
+    edits = [edit for edit in _list_edits(texts) if edit not in known]
+    # Shuffled with the generator of this row: the edits of a row do not depend on the rows before it.
     rng.shuffle(edits)
-    found: dict[int, tuple[str, ...]] = {}
+    edit_by_label: dict[int, tuple[str, ...]] = {}
     for edit in edits:
-        if found.keys() >= wanted:
+        if edit_by_label.keys() >= wanted:
             break
         label = oracle(name, edit)
         if label in wanted:
-            found.setdefault(int(label), edit)
-    return found
+            edit_by_label.setdefault(int(label), edit)
+    return edit_by_label
 
 
-def _edits(texts: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _list_edits(texts: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the texts with one word of one of them replaced, added or removed; each result once."""
     seen = {tuple(texts)}
     for i, text in enumerate(texts):
-        for edited in _edited(text):
-            whole = (*texts[:i], edited, *texts[i + 1 :])
-            if whole not in seen:
-                seen.add(whole)
-                yield whole
+        for edited in _edit_text(text):
+            edited_texts = (*texts[:i], edited, *texts[i + 1 :])
+            if edited_texts not in seen:
+                seen.add(edited_texts)
+                yield edited_texts
 
 
-def _edited(text: str) -> Iterator[str]:
+def _edit_text(text: str) -> Iterator[str]:
     words = list(WORD.finditer(text))
-    for at, word in enumerate(words):
+    for place, word in enumerate(words):
         form = load().forms[word[0].lower()]
-        for other in _others(form):
-            yield _replaced(text, words, at, other)
+        for other in _related_words(form):
+            yield _replace_word(text, words, place, other)
         part = load().concepts[form.concept].part
         if part in ("be", "verb"):
-            yield _replaced(text, words, at, f"{word[0]} not" if part == "be" else f"never {word[0]}")
-        if at:  # a sentence can hardly ever do without its first word
-            yield re.sub(r"\s+", " ", _replaced(text, words, at, "")).replace(" ,", ",").replace(" .", ".")
+            yield _replace_word(text, words, place, f"{word[0]} not" if part == "be" else f"never {word[0]}")
+        if place:  # a sentence can hardly ever do without its first word
+            yield re.sub(r"\s+", " ", _replace_word(text, words, place, "")).replace(" ,", ",").replace(" .", ".")
 
 
 @cache
-def _others(form: Form) -> list[str]:
+def _related_words(form: Form) -> list[str]:
     """Return the most frequent words for the antonym, the hypernym and the hyponyms of a form, in its inflection."""
     lexicon = load()
     concept = lexicon.concepts[form.concept]
     names = [
         concept.antonym,
         concept.isa,
-        *(other for other, its in lexicon.concepts.items() if its.isa == concept.name),
+        *(other for other, other_concept in lexicon.concepts.items() if other_concept.isa == concept.name),
     ]
     words = [lexicon.concepts[name].words[0] for name in names if name is not None]
     return [lexicon.inflected[word, form.feature] for word in words if (word, form.feature) in lexicon.inflected]
 
 
-def _replaced(text: str, words: Sequence[re.Match[str]], at: int, other: str) -> str:
+def _replace_word(text: str, words: Sequence[re.Match[str]], place: int, other: str) -> str:
     """Replace a word of the text, keep its capital, and adapt `a` or `an` before it."""
-    word = words[at]
+    word = words[place]
     if word[0][0].isupper():
         other = other[:1].upper() + other[1:]
-    start, before = word.start(), words[at - 1] if at else None
-    if before is not None and before[0].lower() in ("a", "an"):
-        following = other or (words[at + 1][0] if at + 1 < len(words) else "")
+    start, previous = word.start(), words[place - 1] if place else None
+    if previous is not None and previous[0].lower() in ("a", "an"):
+        following = other or (words[place + 1][0] if place + 1 < len(words) else "")
         article = "an" if following[:1].lower() in tuple("aeiou") else "a"
-        start, other = before.start(), f"{article.capitalize() if before[0][0].isupper() else article} {other}"
+        start, other = previous.start(), f"{article.capitalize() if previous[0][0].isupper() else article} {other}"
     return text[:start] + other + text[word.end() :]

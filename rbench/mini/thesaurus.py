@@ -15,10 +15,10 @@ def hypernyms(word: str) -> list[str]:
     """Return the words of the next more general concept, in the same inflection; none if there is no such concept."""
     lexicon = load()
     form = lexicon.forms.get(word.lower())
-    above = lexicon.concepts[form.concept].isa if form else None
-    if form is None or above is None:
+    more_general = lexicon.concepts[form.concept].isa if form else None
+    if form is None or more_general is None:
         return []
-    return [lexicon.inflected[other, form.feature] for other in lexicon.concepts[above].words]
+    return [lexicon.inflected[other, form.feature] for other in lexicon.concepts[more_general].words]
 
 
 def forms(word: str) -> list[str]:

@@ -30,13 +30,13 @@ _DETERMINERS = {
     "predicate": (("a", 1),),
     "many": (("the", 60), ("these", 12), ("those", 8), ("some", 10), ("our", 4), ("her", 3), ("their", 3)),
 }
-_NEVER = 0.35
-TRIES = 8
+_NEVER_SHARE = 0.35
+MAX_TRIES = 8
 """Largest number of times that `paraphrase` writes a text again until it differs from the original."""
 _ORDERS = (("although", 40), ("but", 35), ("although-last", 25))
 
 
-class Writer:
+class SentenceWriter:
     """Write sentences. All random choices come from `rng`."""
 
     def __init__(self, rng: Random) -> None:
@@ -45,19 +45,19 @@ class Writer:
 
     def text(self, *sentences: Sentence) -> str:
         """Write the sentences, each with a capital and a full stop, joined by spaces."""
-        return " ".join(self._sentence(sentence) for sentence in sentences)
+        return " ".join(self._write_sentence(sentence) for sentence in sentences)
 
-    def _sentence(self, sentence: Sentence) -> str:
+    def _write_sentence(self, sentence: Sentence) -> str:
         main = f" {self._word('and')} ".join(self._clause(clause) for clause in sentence.main)
         if sentence.conceded:
-            (granted,) = (self._clause(clause) for clause in sentence.conceded)
+            (concession,) = (self._clause(clause) for clause in sentence.conceded)
             order = self._pick(_ORDERS)
             if order == "although":
-                main = f"{self._word('although')} {granted}, {main}"
+                main = f"{self._word('although')} {concession}, {main}"
             elif order == "but":
-                main = f"{granted}, {self._word('but')} {main}"
+                main = f"{concession}, {self._word('but')} {main}"
             else:
-                main = f"{main} {self._word('although')} {granted}"
+                main = f"{main} {self._word('although')} {concession}"
         return main[0].upper() + main[1:] + "."
 
     def _clause(self, clause: Clause) -> str:
@@ -86,7 +86,7 @@ class Writer:
 
     def _verb(self, clause: Clause) -> str:
         plural = clause.subject.plural
-        never = clause.negated and self._rng.random() < _NEVER
+        never = clause.negated and self._rng.random() < _NEVER_SHARE
         if clause.verb == "be":
             feature = ("past" if clause.past else "present") + ("s" if plural else "")
             negation = (" never" if never else " not") if clause.negated else ""
@@ -103,10 +103,10 @@ class Writer:
         return self._lexicon.inflected[word, feature]
 
     def _pick(self, options: tuple[tuple[str, int], ...]) -> str:
-        at = self._rng.random() * sum(weight for _, weight in options)
+        remaining = self._rng.random() * sum(weight for _, weight in options)
         for option, weight in options:
-            at -= weight
-            if at < 0:
+            remaining -= weight
+            if remaining < 0:
                 return option
         return options[-1][0]
 
@@ -122,6 +122,6 @@ def paraphrase(text: str, seed: int = 0) -> str | None:
     meaning = read(text)
     if meaning is None:
         return None
-    writer = Writer(Random(f"{seed}\0{text}"))
-    tries = (writer.text(*meaning) for _ in range(TRIES))
+    writer = SentenceWriter(Random(f"{seed}\0{text}"))
+    tries = (writer.text(*meaning) for _ in range(MAX_TRIES))
     return next((other for other in tries if other != text), text)

@@ -14,7 +14,7 @@ import regex
 
 from rbench.errors import JobError
 from rbench.schema.extension import Extension, NoOptions
-from rbench.system.words import words
+from rbench.system.words import word_spans
 
 VERSION = 2
 
@@ -22,9 +22,9 @@ Span = tuple[int, int]
 """Start and end of a place in a text. They are equal where something is put between two characters."""
 MOST_CLAUSES = 5
 """How many clauses degree 1 of a kind whose unit is `clauses` adds."""
-_COUNTS: dict[str, Callable[[str], int]] = {
+_UNIT_COUNTS: dict[str, Callable[[str], int]] = {
     "letters": lambda text: sum(map(str.isalpha, text)),
-    "words": lambda text: len(words(text)),
+    "words": lambda text: len(word_spans(text)),
     "clauses": lambda text: MOST_CLAUSES,
 }
 """How many units a text has. A text has as many of any other unit as there are places that could be changed."""
@@ -83,47 +83,50 @@ def noised(kind: NoiseKind, text: str, degree: float, seed: str) -> Noised:
     """
     if not 0 <= degree <= 1:
         raise ValueError(f"degree {degree}: expected a number from 0 to 1")
-    places = _checked(kind, text)
-    count = _COUNTS.get(kind.unit)
+    places = _checked_places(kind, text)
+    count = _UNIT_COUNTS.get(kind.unit)
     units = len(places) if count is None else count(text)
+    # The text is part of the seed, so that the same text is changed alike wherever it stands in a corpus.
     digest = blake2b(f"{seed}\0{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     rng = Random(int.from_bytes(digest, "big"))
     possible = min(len(places), units)
     # For u uniform in 0..1, floor(x + u) has the mean x. One number is drawn whatever the degree, so that the draws
     # that follow are the same at every degree.
     wanted = min(int(degree * units + rng.random()), possible)
-    put: list[tuple[int, int, int, str]] = []
+    changes: list[tuple[int, int, int, str]] = []
     for i in range(wanted):  # Fisher and Yates's shuffle, as far as it is needed: a longer one begins alike
         j = i + int(rng.random() * (len(places) - i))
         places[i], places[j] = places[j], places[i]
         start, end = places[i]
-        new = kind.put(text[start:end], rng)
-        if not isinstance(new, str) or new == text[start:end]:
-            said = "what was there" if isinstance(new, str) else f"{type(new).__name__}"
-            raise JobError(f"{_file(kind)}: `put` returned {said}, and a change is another text; see docs/noise.md")
-        put.append((start, end, i, new))
+        replacement = kind.put(text[start:end], rng)
+        if not isinstance(replacement, str) or replacement == text[start:end]:
+            problem = "what was there" if isinstance(replacement, str) else f"{type(replacement).__name__}"
+            raise JobError(
+                f"{_file_of(kind)}: `put` returned {problem}, and a change is another text; see docs/noise.md"
+            )
+        changes.append((start, end, i, replacement))
     pieces: list[str] = []
-    at = 0
-    for start, end, _, new in sorted(put):
-        pieces += (text[at:start], new)
-        at = end
-    return Noised("".join((*pieces, text[at:])), wanted, possible, units)
+    end_of_last = 0
+    for start, end, _, replacement in sorted(changes):
+        pieces += (text[end_of_last:start], replacement)
+        end_of_last = end
+    return Noised("".join((*pieces, text[end_of_last:])), wanted, possible, units)
 
 
-def _checked(kind: NoiseKind, text: str) -> list[Span]:
+def _checked_places(kind: NoiseKind, text: str) -> list[Span]:
     """Return the places of a kind in a text, in its order."""
     places = [*kind.places(text)]
     ordered = sorted(places)
     outside = [(start, end) for start, end in ordered if not 0 <= start <= end <= len(text)]
-    shared = [(one, other) for one, other in pairwise(ordered) if one[1] > other[0]]
-    if outside or shared:
-        said = f"{outside[0]} lies outside" if outside else f"{shared[0][0]} and {shared[0][1]} overlap in"
-        rest = f"the {len(text)} characters of a text; see docs/noise.md"
-        raise JobError(f"{_file(kind)}: `places` returned wrong places: {said} {rest}")
+    overlapping = [(first, second) for first, second in pairwise(ordered) if first[1] > second[0]]
+    if outside or overlapping:
+        problem = f"{outside[0]} lies outside" if outside else f"{overlapping[0][0]} and {overlapping[0][1]} overlap in"
+        remedy = f"the {len(text)} characters of a text; see docs/noise.md"
+        raise JobError(f"{_file_of(kind)}: `places` returned wrong places: {problem} {remedy}")
     return places
 
 
-def _file(kind: NoiseKind) -> str:
+def _file_of(kind: NoiseKind) -> str:
     return str(kind.path or type(kind).__name__)
 
 
@@ -147,7 +150,7 @@ def each_word(known: Callable[[str], object] = lambda word: True) -> Any:
     Args:
         known: whether a word is one that the kind can replace.
     """
-    return staticmethod(lambda text: [(start, end) for start, end in words(text) if known(text[start:end])])
+    return staticmethod(lambda text: [(start, end) for start, end in word_spans(text) if known(text[start:end])])
 
 
 def cased(word: str, like: str) -> str:

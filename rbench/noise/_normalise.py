@@ -14,16 +14,17 @@ from functools import cache
 
 VERSION = 1
 
-_OVERRIDE = re.compile("\u202e([^\u202c\u202e]*)\u202c")
+_RIGHT_TO_LEFT = re.compile("\u202e([^\u202c\u202e]*)\u202c")
 
 
 @cache
-def _invisible() -> dict[int, None]:
+def _list_invisible() -> dict[int, None]:
     """Return all characters of the category Cf. Whoever imports this module need not look through all of Unicode."""
     return {code: None for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"}
 
 
 def normalise(text: str) -> str:
     """Return the text without compatibility forms, invisible characters, and repeated white space."""
-    shown = _OVERRIDE.sub(lambda found: found[1][::-1], text)
-    return " ".join(unicodedata.normalize("NFKC", shown).translate(_invisible()).split())
+    # Overrides come first: NFKC leaves them, and removing them alone would leave the letters in their hidden order.
+    resolved = _RIGHT_TO_LEFT.sub(lambda override: override[1][::-1], text)
+    return " ".join(unicodedata.normalize("NFKC", resolved).translate(_list_invisible()).split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from rbench.noise import NoiseKind, Span
-from rbench.system.words import words
+from rbench.system.words import word_spans
 
 VERSION = 2
 
@@ -18,7 +18,7 @@ class Emoji(NoiseKind):
 
     def places(self, text: str) -> list[Span]:
         """Return the ends of the words that white space follows, and of the last one."""
-        return [(end, end) for _, end in words(text) if not text[end : end + 1].strip()]
+        return [(end, end) for _, end in word_spans(text) if not text[end : end + 1].strip()]
 
     def put(self, found: str, rng: Random) -> str:
         """Return a space and an emoji."""

@@ -13,22 +13,20 @@ computed here without rounding.
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from rbench.config.check import check
 from rbench.config.claims import claims_folder, papers_folder
-from rbench.config.positions import Problems, read
-from rbench.config.registry import unknown
+from rbench.config.positions import Problems, read_yaml
+from rbench.config.registry import unknown_message
 from rbench.errors import SuiteError
 from rbench.schema.claims import Claim
 from rbench.schema.common import Positive, Strict
 
-NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 Option = str | int | float | bool
 
 
@@ -105,19 +103,6 @@ class PrintedCell(Strict):
     """What other versions of the paper print here."""
     note: str | None = None
 
-    @field_validator("printed", "change")
-    @classmethod
-    def _is_a_number(cls, text: str | None) -> str | None:
-        if text is not None and not NUMBER.fullmatch(text):
-            raise ValueError(f'"{text}" is not a number')
-        return text
-
-    @model_validator(mode="after")
-    def _says_why_it_is_empty(self) -> PrintedCell:
-        if self.printed is None and self.note is None:
-            raise ValueError("a cell without a number needs a `note` that says why")
-        return self
-
     @property
     def value(self) -> float | None:
         return None if self.printed is None else float(self.printed)
@@ -144,7 +129,7 @@ class PrintedRow(Strict):
         return [{"printed": cell} if isinstance(cell, str) else cell for cell in cells]
 
 
-class Failure(Strict):
+class RecomputationFailure(Strict):
     """A number that the paper computed from others of its table and that cannot come from them as they are printed."""
 
     row: dict[str, str]
@@ -155,7 +140,7 @@ class Failure(Strict):
     """From the printed numbers, with the digits of `printed`."""
 
 
-class Found(Strict):
+class PrintedNumber(Strict):
     """One number with all that is known of it."""
 
     row: dict[str, str]
@@ -182,44 +167,18 @@ class PrintedTable(Strict):
     """By name: rbench's name where it has the metric."""
     columns: tuple[PrintedColumn, ...]
     rows: tuple[PrintedRow, ...]
-    fails: tuple[Failure, ...] = ()
-    """All computed numbers that fail (`failures`)."""
+    fails: tuple[RecomputationFailure, ...] = ()
+    """All computed numbers that fail (`find_failures`)."""
     notes: tuple[str, ...] = ()
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> PrintedTable:
-        names = [column.name for column in self.columns]
-        _once("columns", names)
-        _once("rows", [str(row.label) for row in self.rows])
-        for column in self.columns:
-            if column.metric not in self.metrics:
-                raise ValueError(f"column {column.name} has the metric {column.metric}, which `metrics` does not list")
-            if column.computed is not None and not set(column.computed.of) <= set(names) - {column.name}:
-                raise ValueError(f"column {column.name} is computed from columns that the table does not have")
-        for row in self.rows:
-            if len(row.cells) != len(names):
-                raise ValueError(f"row {row.label} has {len(row.cells)} cells for {len(names)} columns")
-            if any(cell.change is not None for cell in row.cells) and row.change_from is None:
-                raise ValueError(f"row {row.label} prints changes; say of which row in `change_from`")
-            if row.change_from is not None:
-                self.row(row.change_from)
-        for failure in self.fails:
-            self.row(failure.row)
-            if failure.column not in names:
-                raise ValueError(f"`fails` names the column {failure.column}, which the table does not have")
-        return self
-
     def row(self, label: dict[str, str]) -> PrintedRow:
-        """Return the row with this label. Raises ValueError where there is none."""
-        for row in self.rows:
-            if row.label == label:
-                return row
-        raise ValueError(f"the table has no row with the label {label}")
+        """Return the row with this label."""
+        return next(row for row in self.rows if row.label == label)
 
-    def found(self) -> tuple[Found, ...]:
+    def found(self) -> tuple[PrintedNumber, ...]:
         """Return all cells, row by row, each with its coordinates."""
         return tuple(
-            Found(
+            PrintedNumber(
                 row=row.label,
                 column=column.name,
                 metric=column.metric,
@@ -232,56 +191,45 @@ class PrintedTable(Strict):
         )
 
 
-def _once(what: str, names: list[str]) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"{what} that stand more than once: {', '.join(twice)}")
-
-
-def names(root: Path | None = None) -> list[str]:
+def list_printed_tables(root: Path | None = None) -> list[str]:
     """Return the names of all printed tables, sorted: `adcl-table1` ..."""
     return sorted(path.stem for path in (root or papers_folder()).glob("*-table*.json"))
 
 
-def load(name: str, root: Path | None = None) -> PrintedTable:
+def load_printed_table(name: str, root: Path | None = None) -> PrintedTable:
     """Load a printed table.
 
     Raises SuiteError where there is none of this name, with the nearest names, or where its file is wrong, with the
     place of everything that is wrong.
     """
-    known = names(root)
-    if name not in known:
-        raise SuiteError(unknown("printed table", name, known))
+    table_names = list_printed_tables(root)
+    if name not in table_names:
+        raise SuiteError(unknown_message("printed table", name, table_names))
     return read_table((root or papers_folder()) / f"{name}.json")
 
 
 def read_table(path: Path) -> PrintedTable:
     """Read one file. Raises SuiteError with the place of everything that is wrong."""
     problems = Problems()
-    located = read(path, problems)
+    located = read_yaml(path, problems)
     table = check(PrintedTable, located, problems)
     problems.raise_any()
     assert table is not None  # else there was a problem
-    if path.stem != f"{table.source.paper}-table{table.source.table}":
-        place = located.at(("source",))
-        raise SuiteError(
-            f"{place}: `source` is {table.source.paper}, table {table.source.table}; the file is {path.name}"
-        )
     return table
 
 
-SUITES = {"table1": "robustsentembed-table1"}
+SUITE_TABLES = {"table1": "robustsentembed-table1"}
 """Suites whose name is not that of the printed table that they reproduce."""
 
 
-class Placed(NamedTuple):
+class ClaimWithPlace(NamedTuple):
     """A claim, and where it stands (file, line and column)."""
 
     claim: Claim
     place: str
 
 
-def tables(name: str, root: Path | None = None) -> list[str]:
+def find_tables(name: str, root: Path | None = None) -> list[str]:
     """Return the printed tables that a name stands for.
 
     Args:
@@ -290,78 +238,81 @@ def tables(name: str, root: Path | None = None) -> list[str]:
 
     Raises SuiteError where it stands for none, with the nearest names.
     """
-    known = sorted(path.stem for path in (root or claims_folder()).glob("*-table*.yaml"))
+    claimed_tables = sorted(path.stem for path in (root or claims_folder()).glob("*-table*.yaml"))
     by_paper: dict[str, list[str]] = {}
-    for table in known:
+    for table in claimed_tables:
         by_paper.setdefault(table.rpartition("-table")[0], []).append(table)
-    stands_for = {"all": known, **by_paper, **{table: [table] for table in known}}
-    stands_for |= {suite: [table] for suite, table in SUITES.items() if table in known}
+    stands_for = {"all": claimed_tables, **by_paper, **{table: [table] for table in claimed_tables}}
+    stands_for |= {suite: [table] for suite, table in SUITE_TABLES.items() if table in claimed_tables}
     if name not in stands_for:
-        raise SuiteError(unknown("paper or printed table", name, stands_for))
+        raise SuiteError(unknown_message("paper or printed table", name, stands_for))
     return stands_for[name]
 
 
-def load_claims(table: str, root: Path | None = None) -> tuple[Placed, ...]:
+def load_claims(table: str, root: Path | None = None) -> tuple[ClaimWithPlace, ...]:
     """Load the claims on a printed table.
 
     Raises SuiteError where there is no such file, or with the place of everything that is wrong in it.
     """
     path = (root or claims_folder()) / f"{table}.yaml"
     problems = Problems()
-    located = read(path, problems)
-    made = check(PrintedClaims, located, problems)
-    places = [located.at(("claims", i)) for i in range(len(made.claims) if made is not None else 0)]
-    found = tuple(map(Placed, made.claims if made is not None else (), places))
-    first: dict[str, str] = {}
-    for claim, place in found:
-        if claim.id in first:
-            problems.add(place, f"claim {claim.id} stands already at {first[claim.id]}")
-        first.setdefault(claim.id, place)
+    located = read_yaml(path, problems)
+    parsed = check(PrintedClaims, located, problems)
+    places = [located.at(("claims", i)) for i in range(len(parsed.claims) if parsed is not None else 0)]
+    placed_claims = tuple(map(ClaimWithPlace, parsed.claims if parsed is not None else (), places))
+    first_places: dict[str, str] = {}
+    for claim, place in placed_claims:
+        if claim.id in first_places:
+            problems.add(place, f"claim {claim.id} stands already at {first_places[claim.id]}")
+        first_places.setdefault(claim.id, place)
     problems.raise_any()
-    return found
+    return placed_claims
 
 
-def failures(table: PrintedTable) -> tuple[Failure, ...]:
+def find_failures(table: PrintedTable) -> tuple[RecomputationFailure, ...]:
     """Return the computed numbers of a table that cannot come from its other numbers, row by row.
 
     A result whose parts are not all readable is passed over.
     """
-    found = []
+    checked = []
     for row in table.rows:
         cells = {column.name: cell for column, cell in zip(table.columns, row.cells, strict=True)}
         for column in table.columns:
             printed = cells[column.name].printed
             if column.computed is not None and printed is not None:
                 parts = [cells[name] for name in column.computed.of]
-                found.append(_failure(row, column.name, printed, column.computed.kind, parts))
+                checked.append(_check_computed(row, column.name, printed, column.computed.kind, parts))
         if row.change_from is not None:
-            before = table.row(row.change_from).cells
-            for column, cell, old in zip(table.columns, row.cells, before, strict=True):
+            earlier_cells = table.row(row.change_from).cells
+            for column, cell, earlier in zip(table.columns, row.cells, earlier_cells, strict=True):
                 if cell.change is not None:
-                    found.append(_failure(row, column.name, cell.change, "difference", [cell, old]))
-    return tuple(failure for failure in found if failure is not None)
+                    checked.append(_check_computed(row, column.name, cell.change, "difference", [cell, earlier]))
+    return tuple(failure for failure in checked if failure is not None)
 
 
-def _failure(row: PrintedRow, column: str, printed: str, kind: str, parts: list[PrintedCell]) -> Failure | None:
+def _check_computed(
+    row: PrintedRow, column: str, printed: str, kind: str, parts: list[PrintedCell]
+) -> RecomputationFailure | None:
     texts = [part.printed for part in parts if part.printed is not None]
     if len(texts) != len(parts):
         return None
-    values, halves = [Fraction(text) for text in texts], [_half(text) for text in texts]
+    # Interval arithmetic: each printed number may be anything that rounds to it, half a unit to either side.
+    values, halves = [Fraction(text) for text in texts], [_half_unit(text) for text in texts]
     if kind == "mean":
         value, half = sum(values, Fraction(0)) / len(values), sum(halves, Fraction(0)) / len(halves)
     else:
         value, half = values[0] - values[1], halves[0] + halves[1]
-    if abs(value - Fraction(printed)) <= half + _half(printed):
+    if abs(value - Fraction(printed)) <= half + _half_unit(printed):
         return None
     sign = "+" if printed.startswith("+") else ""
-    recomputed = f"{float(value):{sign}.{_digits(printed)}f}"
-    return Failure(row=row.label, column=column, printed=printed, recomputed=recomputed)
+    recomputed = f"{float(value):{sign}.{_count_digits(printed)}f}"
+    return RecomputationFailure(row=row.label, column=column, printed=printed, recomputed=recomputed)
 
 
-def _digits(text: str) -> int:
+def _count_digits(text: str) -> int:
     return len(text.partition(".")[2])
 
 
-def _half(text: str) -> Fraction:
+def _half_unit(text: str) -> Fraction:
     """Return half a unit of the last printed digit."""
-    return Fraction(1, 2 * 10 ** _digits(text))
+    return Fraction(1, 2 * 10 ** _count_digits(text))

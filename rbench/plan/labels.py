@@ -7,7 +7,7 @@ exist. Tasks and attacks keep their names, because they must be the same in all 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from rbench.errors import StoreError
@@ -17,23 +17,23 @@ from rbench.schema.suite import AdversarialSet
 _LABEL = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,29}"
 
 
-def check(label: str) -> None:
+def check_label(label: str) -> None:
     """Raise StoreError for a label that cannot stand in names."""
     if not re.fullmatch(_LABEL, label):
         raise StoreError(f"{label!r} cannot label a RUN: expected up to 30 letters, digits and ._+-, as in before=RUN")
 
 
-def labelled(name: str, label: str) -> str:
+def add_label(name: str, label: str) -> str:
     """Return an encoder's name with a label.
 
     >>> labelled("simcse-mini[seed=1]", "before")
     'simcse-mini (before)[seed=1]'
     """
-    own, bracket, options = name.partition("[")
-    return f"{own} ({label}){bracket}{options}"
+    plain_name, bracket, options = name.partition("[")
+    return f"{plain_name} ({label}){bracket}{options}"
 
 
-def unlabelled(name: str) -> str:
+def remove_label(name: str) -> str:
     """Return an encoder's name without its label.
 
     >>> unlabelled("simcse-mini (before)[seed=1]")
@@ -42,7 +42,7 @@ def unlabelled(name: str) -> str:
     return re.sub(rf" \({_LABEL}\)(?=\[|$)", "", name, count=1)
 
 
-def relabelled(plan: Plan, label: str, taken: Collection[str] | None = None) -> tuple[Plan, dict[str, Job]]:
+def relabel_plan(plan: Plan, label: str, taken: Collection[str] | None = None) -> tuple[Plan, dict[str, Job]]:
     """Return a plan whose encoders have a label, and the jobs as the RUN stores them, by their keys in that plan.
 
     Beside other RUNs, a masked LM of attacks keeps its name, because attacks must have the same in all of them.
@@ -51,112 +51,123 @@ def relabelled(plan: Plan, label: str, taken: Collection[str] | None = None) -> 
         taken: the keys that other RUNs of the table have, too. Jobs with a label get other keys in their place. None:
             the RUN is read alone.
     """
-    attacks = _of_attacks(plan) if taken is not None else set()
-    first = {job.parts[0] for job in plan.jobs if _of_encoder(job)}
-    names = {name: labelled(name, label) for name in (*plan.suite.lineup, *plan.draws, *first)}
-    jobs, stored, keys = [], dict[str, Job](), dict[str, str]()
+    attacks = _trainings_of_attacks(plan) if taken is not None else set()
+    first_parts = {job.parts[0] for job in plan.jobs if _begins_with_encoder(job)}
+    names = {name: add_label(name, label) for name in (*plan.suite.lineup, *plan.draws, *first_parts)}
+    jobs, stored, new_keys = [], dict[str, Job](), dict[str, str]()
     for job in plan.jobs:
-        made = job
+        labelled_job = job
         if job.key not in attacks and not (job.measuring is not None and job.measuring.of == "tasks"):
             key = content_key([label, job.key]) if job.key in (taken or ()) else job.key
-            needs = {_role(role, names): keys[needed] for role, needed in job.needs.items()}
-            update = {"key": key, "parts": _parts(job, names, label), "spec": _spec(job.spec, names, label)}
-            made = job.model_copy(update={**update, "needs": needs})
-        keys[job.key], stored[made.key] = made.key, job
-        jobs.append(made)
-    drawn = {names[of]: one.model_copy(update={"encoder": names[one.encoder]}) for of, one in plan.draws.items()}
-    shared = {of: one for of, one in plan.draws.items() if any(job.parts[0] == of for job in jobs)}
-    update = {"suite": _suite(plan.suite, names, label), "jobs": tuple(jobs), "draws": shared | drawn}
+            needs = {_label_role(role, names): new_keys[needed] for role, needed in job.needs.items()}
+            update = {"key": key, "parts": _label_parts(job, names, label), "spec": _label_spec(job.spec, names, label)}
+            labelled_job = job.model_copy(update={**update, "needs": needs})
+        new_keys[job.key], stored[labelled_job.key] = labelled_job.key, job
+        jobs.append(labelled_job)
+    drawn = {
+        names[draw_label]: draw.model_copy(update={"encoder": names[draw.encoder]})
+        for draw_label, draw in plan.draws.items()
+    }
+    shared = {
+        draw_label: draw for draw_label, draw in plan.draws.items() if any(job.parts[0] == draw_label for job in jobs)
+    }
+    update = {"suite": _label_suite(plan.suite, names, label), "jobs": tuple(jobs), "draws": shared | drawn}
     return plan.model_copy(update=update), stored
 
 
-def _of_encoder(job: Job) -> bool:
+def _begins_with_encoder(job: Job) -> bool:
     """Whether a job's name begins with an encoder or a classifier."""
     return job.measuring is None or job.measuring.of not in ("attacks", "tasks")
 
 
-def _of_attacks(plan: Plan) -> set[str]:
+def _trainings_of_attacks(plan: Plan) -> set[str]:
     """Return the keys of the trainings behind the masked LMs of attacks."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for job in reversed(plan.jobs):
-        asked = job.attacking is not None or job.measuring is not None
-        found |= {key for role, key in job.needs.items() if job.key in found or (asked and role == "masked_lm")}
-    return found
+        may_attack = job.attacking is not None or job.measuring is not None
+        keys |= {key for role, key in job.needs.items() if job.key in keys or (may_attack and role == "masked_lm")}
+    return keys
 
 
-def _role(role: str, names: Mapping[str, str]) -> str:
+def _label_role(role: str, names: Mapping[str, str]) -> str:
     """Return a role of `Job.needs`, such as `victim:simcse-mini/clean`."""
-    kind, colon, rest = role.partition(":")
-    own = max((name for name in names if colon and rest.startswith(f"{name}/")), key=len, default="")
-    return f"{kind}:{names[own]}{rest[len(own) :]}" if own else role
+    kind, colon, target = role.partition(":")
+    longest_name = max((name for name in names if colon and target.startswith(f"{name}/")), key=len, default="")
+    return f"{kind}:{names[longest_name]}{target[len(longest_name) :]}" if longest_name else role
 
 
-def _parts(job: Job, names: Mapping[str, str], label: str) -> tuple[str, ...]:
-    own = _made(job.spec)
-    rest = (f"{part} ({label})" if own is not None and part == own.name else part for part in job.parts[1:])
-    return (names[job.parts[0]] if _of_encoder(job) else job.parts[0], *rest)
+def _label_parts(job: Job, names: Mapping[str, str], label: str) -> tuple[str, ...]:
+    own_set = _made_set(job.spec)
+    other_parts = (
+        f"{part} ({label})" if own_set is not None and part == own_set.name else part for part in job.parts[1:]
+    )
+    return (names[job.parts[0]] if _begins_with_encoder(job) else job.parts[0], *other_parts)
 
 
-def _made(spec: Any) -> AdversarialSet | None:
+def _made_set(spec: Any) -> AdversarialSet | None:
     """Return the set that a job reads and that an attack of the same RUN makes: it is one of the label."""
-    found = spec.set if isinstance(spec, MeasureJob) else None
-    return found if isinstance(found, AdversarialSet) and found.victim is None else None
+    set_spec = spec.set if isinstance(spec, MeasureJob) else None
+    return set_spec if isinstance(set_spec, AdversarialSet) and set_spec.victim is None else None
 
 
-def _spec(spec: Any, names: Mapping[str, str], label: str) -> Any:
+def _label_spec(spec: Any, names: Mapping[str, str], label: str) -> Any:
     if isinstance(spec, AttackJob):
         return spec.model_copy(update={"encoder": names[spec.encoder]})
     field = "victim" if isinstance(spec, VictimJob) else "encoder"
     update: dict[str, Any] = {}
     if (entry := getattr(spec, field)) is not None:
-        own = {"name": names.get(entry.name, entry.name)}
-        own |= {name: f"{said} ({label})" for name in ("title", "short") if (said := getattr(entry, name))}
-        own |= {"base": names.get(entry.base, entry.base)} if field == "encoder" else {}
-        update[field] = entry.model_copy(update=own)
+        fields = {"name": names.get(entry.name, entry.name)}
+        for name in ("title", "short"):
+            if getattr(entry, name):
+                fields[name] = f"{getattr(entry, name)} ({label})"
+        if field == "encoder":
+            fields["base"] = names.get(entry.base, entry.base)
+        update[field] = entry.model_copy(update=fields)
     if isinstance(spec, MeasureJob):
-        update |= {name: tuple(names[one] for one in getattr(spec, name)) for name in ("encoders", "existing")}
-        if (made := _made(spec)) is not None:
-            own = {"name": f"{made.name} ({label})", "encoder": names.get(made.encoder, made.encoder)}
-            update["set"] = made.model_copy(update=own)
+        for name in ("encoders", "existing"):
+            update[name] = tuple(names[encoder] for encoder in getattr(spec, name))
+        made = _made_set(spec)
+        if made is not None:
+            fields = {"name": f"{made.name} ({label})", "encoder": names.get(made.encoder, made.encoder)}
+            update["set"] = made.model_copy(update=fields)
     return spec.model_copy(update=update)
 
 
-def _suite(suite: Suite, names: Mapping[str, str], label: str) -> Suite:
-    update: dict[str, Any] = {
-        name: tuple(names[one] for one in getattr(suite, name)) for name in ("encoders", "victims")
-    }
+def _label_suite(suite: Suite, names: Mapping[str, str], label: str) -> Suite:
+    def renamed(encoders: Iterable[str]) -> list[str]:
+        return [names.get(name, name) for name in encoders]
+
+    update: dict[str, Any] = {}
+    for name in ("encoders", "victims"):
+        update[name] = tuple(names[encoder] for encoder in getattr(suite, name))
     lineup = update["encoders"] + update["victims"]
-    update["finetune"] = tuple(
-        one.model_copy(update={"encoders": one.encoders and tuple(names.get(name, name) for name in one.encoders)})
-        for one in suite.finetune
-    )
-    update["claims"] = tuple(_claim(one, lineup, label) for one in suite.claims)
-    update["figures"] = tuple(
-        one.model_copy(
-            update={
-                "options": {
-                    key: [names.get(name, name) for name in said] if key in ("encoder", "encoders") else said
-                    for key, said in one.options.items()
-                }
-            }
-        )
-        for one in suite.figures
-    )
+    strategies = []
+    for strategy in suite.finetune:
+        encoders = strategy.encoders and tuple(renamed(strategy.encoders))
+        strategies.append(strategy.model_copy(update={"encoders": encoders}))
+    figures = []
+    for figure in suite.figures:
+        options = dict(figure.options)
+        for key in {"encoder", "encoders"} & options.keys():
+            options[key] = renamed(options[key])
+        figures.append(figure.model_copy(update={"options": options}))
+    update["finetune"], update["figures"] = tuple(strategies), tuple(figures)
+    update["claims"] = tuple(_label_claim(claim, lineup, label) for claim in suite.claims)
     return suite.model_copy(update=update)
 
 
-def _claim(claim: Claim, lineup: tuple[str, ...], label: str) -> Claim:
+def _label_claim(claim: Claim, lineup: tuple[str, ...], label: str) -> Claim:
     """Return a claim on the encoders of this RUN alone, also where it names them by their objective or not at all."""
-    said = claim.model_dump(exclude_defaults=True)
-    said["id"] = f"{claim.id}-{re.sub('[^a-z0-9.-]+', '-', label.lower())}"
+    fields = claim.model_dump(exclude_defaults=True)
+    fields["id"] = f"{claim.id}-{re.sub('[^a-z0-9.-]+', '-', label.lower())}"
     for place, subject in claim.subjects:
         if subject.encoder is not None:
-            at: Any = said
+            node: Any = fields
             for step in place:
-                at = at[step]
-            at["encoder"] = labelled(subject.encoder, label)
+                node = node[step]
+            node["encoder"] = add_label(subject.encoder, label)
     among = claim.where.get("encoder")
     if among is not None or any(subject.encoder is None for _, subject in claim.subjects):
-        only = lineup if among is None else tuple(labelled(name, label) for name in among)
-        said["where"] = {**claim.where, "encoder": only}
-    return Claim.model_validate(said)
+        encoders = lineup if among is None else tuple(add_label(name, label) for name in among)
+        fields["where"] = {**claim.where, "encoder": encoders}
+    return Claim.model_validate(fields)

@@ -9,21 +9,23 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rbench.config import Loaded
-from rbench.config.positions import shown
+from rbench.config import LoadedSuite
+from rbench.config.positions import shown_path
 from rbench.errors import ResourceError
-from rbench.plan.lineage import chain, portable
+from rbench.plan.lineage import chain_of_bases, portable_encoder
 from rbench.schema import ADVERSARIAL, AdversarialSet, EncoderSpec, content_key
-from rbench.system.digests import Located
+from rbench.system.digests import FingerprintedPlace
 
-_TOLD = ("pooling", "normalize", "truncate_dim", "prompt", "include_prompt", "lowercase", "max_length", "dtype")
+_NOTED_FIELDS = ("pooling", "normalize", "truncate_dim", "prompt", "include_prompt", "lowercase", "max_length", "dtype")
 """The fields that notes mention, in their order."""
-_COMPARED = (*_TOLD, "similarity")
+_COMPARED_FIELDS = (*_NOTED_FIELDS, "similarity")
 """The fields in which a file or a suite can contradict the model's own files: those that change what a vector is, or
 how two are compared."""
 
 
-def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]) -> tuple[Loaded, list[str]]:
+def complete_encoders(
+    loaded: LoadedSuite, weights: Mapping[str, FingerprintedPlace], problems: list[str]
+) -> tuple[LoadedSuite, list[str]]:
     """Return the suite with complete encoders, and notes for the user: what was taken from the own files of a model
     that stands in place of a name, and where the file or the suite says something else of an encoder than they do.
 
@@ -34,72 +36,79 @@ def complete(loaded: Loaded, weights: Mapping[str, Located], problems: list[str]
     Add a problem where a model's files cannot be used, and where two encoders of the suite are the same model under the
     same name.
     """
-    from rbench.encoders.model_metadata import check_code, stated
+    from rbench.encoders.model_metadata import check_own_code, read_metadata
 
     encoders, notes = dict(loaded.encoders), []
     contradicted: set[tuple[str, str]] = set()
-    attacked = (one.set.encoder for one in loaded.sets_of(ADVERSARIAL) if isinstance(one.set, AdversarialSet))
+    attacked = (
+        asked_set.set.encoder for asked_set in loaded.sets_of(ADVERSARIAL) if isinstance(asked_set.set, AdversarialSet)
+    )
     used = {*loaded.suite.encoders, *attacked}
     for name, spec in loaded.encoders.items():
-        place, last = weights.get(name), chain(name, loaded.encoders)[-1]
+        place, weights_spec = weights.get(name), chain_of_bases(name, loaded.encoders)[-1]
         if place is None:
             continue
         try:
-            if last.train is None and last.base is not None:
+            if weights_spec.train is None and weights_spec.base is not None:
                 set_here = spec.model_dump(exclude_unset=True)
-                trusted, revision = last.trust_remote_code, last.revision
-                said = stated(place.where, revision=revision, trust_remote_code=trusted, given=set_here)
-                if said.complete or spec.unlisted:
-                    encoders[name] = EncoderSpec.model_validate({**said.fields, **set_here})
+                trusted, revision = weights_spec.trust_remote_code, weights_spec.revision
+                metadata = read_metadata(place.where, revision=revision, trust_remote_code=trusted, given=set_here)
+                if metadata.complete or spec.unlisted:
+                    encoders[name] = EncoderSpec.model_validate({**metadata.fields, **set_here})
                 if spec.unlisted and name in used:
-                    notes.append(_told(encoders[name], place, said.complete))
-                unlike = _contradicted(spec, said.fields, place) if said.complete and name in used else ""
-                if unlike and (of := (name.partition("[")[0], unlike)) not in contradicted:
-                    contradicted.add(of)  # options that change no vector leave a note that is there
-                    notes.append(f"{name}: {unlike}")
+                    notes.append(_describe_unlisted(encoders[name], place, metadata.complete))
+                contradiction = (
+                    _describe_contradiction(spec, metadata.fields, place) if metadata.complete and name in used else ""
+                )
+                key = (name.partition("[")[0], contradiction)
+                if contradiction and key not in contradicted:
+                    contradicted.add(key)  # options that change no vector leave a note that is there
+                    notes.append(f"{name}: {contradiction}")
             elif Path(place.where).is_dir():
-                check_code(Path(place.where), trusted=last.trust_remote_code)
+                check_own_code(Path(place.where), trusted=weights_spec.trust_remote_code)
         except (ResourceError, ValidationError) as error:
-            why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            problems.append(f"encoder `{spec.base if spec.unlisted else name}`: {why}")
-    complete = dataclasses.replace(loaded, encoders=encoders)
-    problems += _twins(complete, weights)
-    return complete, notes
+            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+            problems.append(f"encoder `{spec.base if spec.unlisted else name}`: {reason}")
+    completed = dataclasses.replace(loaded, encoders=encoders)
+    problems += _find_twins(completed, weights)
+    return completed, notes
 
 
-def _told(spec: EncoderSpec, place: Located, by_files: bool) -> str:
+def _describe_unlisted(spec: EncoderSpec, place: FingerprintedPlace, by_files: bool) -> str:
     """Return the note on an encoder without a file: how its vectors are made."""
-    default = {name: EncoderSpec.model_fields[name].default for name in _TOLD}
-    values = [(field, getattr(spec, field)) for field in _TOLD]
-    told = [_in_words(of, value) for of, value in values if value != default[of] or of == "pooling"]
+    default = {name: EncoderSpec.model_fields[name].default for name in _NOTED_FIELDS}
+    values = [(field, getattr(spec, field)) for field in _NOTED_FIELDS]
+    field_texts = [
+        _format_field(field, value) for field, value in values if value != default[field] or field == "pooling"
+    ]
     more = "" if by_files else "; a folder of transformers does not say how to pool"
-    return f"{spec.name}: {_shown(place)} ({', '.join(told)}{more})"
+    return f"{spec.name}: {_format_place(place)} ({', '.join(field_texts)}{more})"
 
 
-def _contradicted(spec: EncoderSpec, said: Mapping[str, Any], place: Located) -> str:
+def _describe_contradiction(spec: EncoderSpec, model_fields: Mapping[str, Any], place: FingerprintedPlace) -> str:
     """Say where an encoder's file, or the suite, sets something else than its model's own files; empty: nowhere."""
-    unlike = [*_unlike(spec, said)]
-    if not unlike:
+    differing = [*_differing_fields(spec, model_fields)]
+    if not differing:
         return ""
-    own, theirs = (", ".join(side) for side in zip(*unlike, strict=True))
-    shown = _shown(place)
-    other = shown.partition("@")[0] if shown == place.where else shown
+    own_texts, model_texts = (", ".join(side) for side in zip(*differing, strict=True))
+    place_text = _format_place(place)
+    other = place_text.partition("@")[0] if place_text == place.where else place_text
     name = spec.name.partition("[")[0]
-    who, remedy = "its file says", f"The file wins; to take what they say, write {other} in place of {name}"
+    says, remedy = "its file says", f"The file wins; to take what they say, write {other} in place of {name}"
     if spec.unlisted:
-        who, remedy = "the suite says", f"The suite wins; to take what they say, write {other} alone"
-    return f"{who} {own}, and the model's own files say {theirs} ({shown}). {remedy}"
+        says, remedy = "the suite says", f"The suite wins; to take what they say, write {other} alone"
+    return f"{says} {own_texts}, and the model's own files say {model_texts} ({place_text}). {remedy}"
 
 
-def _unlike(spec: EncoderSpec, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _differing_fields(spec: EncoderSpec, model_fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each field that is set otherwise than by the model's own files, in words of both."""
-    for name in _COMPARED:
-        own, theirs = getattr(spec, name), said.get(name, EncoderSpec.model_fields[name].default)
-        if name in spec.model_fields_set and own != theirs:
-            yield _in_words(name, own), _in_words(name, theirs)
+    for name in _COMPARED_FIELDS:
+        own_value, model_value = getattr(spec, name), model_fields.get(name, EncoderSpec.model_fields[name].default)
+        if name in spec.model_fields_set and own_value != model_value:
+            yield _format_field(name, own_value), _format_field(name, model_value)
 
 
-def _twins(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[str]:
+def _find_twins(loaded: LoadedSuite, weights: Mapping[str, FingerprintedPlace]) -> Iterator[str]:
     """Yield a problem for each encoder without a file that has the keys of another one of the suite.
 
     Such are copies of one folder under the same name. A table would have the results of the first alone.
@@ -108,7 +117,7 @@ def _twins(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[str]:
     for name in dict.fromkeys(loaded.suite.encoders):
         spec = loaded.encoders[name]
         if spec.unlisted and name in weights:
-            key = content_key([portable(spec), weights[name].fingerprint])
+            key = content_key([portable_encoder(spec), weights[name].fingerprint])
             if key in first:
                 yield (
                     f"encoders {first[key]} and {name} are the same model ({loaded.encoders[first[key]].base} and "
@@ -117,15 +126,15 @@ def _twins(loaded: Loaded, weights: Mapping[str, Located]) -> Iterator[str]:
             first.setdefault(key, name)
 
 
-def _shown(place: Located) -> str:
+def _format_place(place: FingerprintedPlace) -> str:
     """Write a place as a user would: `./mine`, a path, or `id@commit`."""
     if not Path(place.where).is_dir():
         return place.where
-    path = shown(Path(place.where))
+    path = shown_path(Path(place.where))
     return path if Path(path).is_absolute() else f"./{path}"
 
 
-def _in_words(name: str, value: Any) -> str:
+def _format_field(name: str, value: Any) -> str:
     """Write a field as a note has it: `pooling mean`, `no normalisation`, `prompt "query: "`."""
     if name == "include_prompt":
         return "prompt pooled too" if value else "prompt not pooled"

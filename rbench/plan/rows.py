@@ -19,10 +19,10 @@ from rbench.system.one_slot_cache import OneSlotCache
 if TYPE_CHECKING:
     from rbench.tasks import SetData, TaskData
 
-T = TypeVar("T")
+ValueT = TypeVar("ValueT")
 
 
-class Rows:
+class RowCache:
     """Reads the rows of each task and set, and keeps them.
 
     Args:
@@ -41,47 +41,49 @@ class Rows:
             ResourceError: there are no rows, or they cannot be read (`rbench.tasks.open_task`).
         """
         from rbench.tasks import open_task
-        from rbench.tasks.data import files_of_task
+        from rbench.tasks.data import list_task_files
 
         def sources() -> list[Path]:
-            of_sets = (path for one in sets for path in one.files if path.is_file())
-            return [*files_of_task(spec, self._path), *of_sets]
+            set_files = (path for set_data in sets for path in set_data.files if path.is_file())
+            return [*list_task_files(spec, self._path), *set_files]
 
-        reserved = [one.reserved for one in sets]
+        reserved = [set_data.reserved for set_data in sets]
         return _while_unchanged(self._tasks[spec.name], sources, lambda: open_task(spec, self._path, reserved))
 
     def set(self, asked: AskedSet, task: TaskSpec) -> SetData:
         """Return the rows of a set of `task`: a contrast set, or an adversarial set in a folder.
 
         Raises:
-            ResourceError: as `rbench.tasks.open_contrast` and `rbench.tasks.adversarial.open_set` do.
+            ResourceError: as `rbench.tasks.contrast.open_contrast` and `rbench.tasks.adversarial.open_set` do.
         """
         from rbench.tasks import adversarial, contrast
 
-        of, folder = asked.set, asked.folder
-        if isinstance(of, ContrastSpec):
+        spec, folder = asked.set, asked.folder
+        if isinstance(spec, ContrastSpec):
             return _while_unchanged(
-                self._sets[of.name],
-                lambda: contrast.files_of(of, self._path),
-                lambda: contrast.open_contrast(of, task, self._path),
+                self._sets[spec.name],
+                lambda: contrast.find_files(spec, self._path),
+                lambda: contrast.open_contrast(spec, task, self._path),
             )
         assert folder is not None
         return _while_unchanged(
             self._sets[str(folder)],
-            lambda: [path for path in adversarial.files_of(folder) if path.is_file()],
+            lambda: [path for path in adversarial.set_files(folder) if path.is_file()],
             lambda: adversarial.open_set(folder, task),
         )
 
 
-def _while_unchanged(slot: OneSlotCache[T], sources: Callable[[], Iterable[Path]], read: Callable[[], T]) -> T:
+def _while_unchanged(
+    slot: OneSlotCache[ValueT], sources: Callable[[], Iterable[Path]], read: Callable[[], ValueT]
+) -> ValueT:
     """Return the slot's value if the content of its sources is unchanged, else read it again with `read`."""
-    before = _contents(sources())
-    found = slot.get(before, read)
-    if _contents(sources()) != before:
+    before = _content_hashes(sources())
+    value = slot.get(before, read)
+    if _content_hashes(sources()) != before:
         slot.clear()  # a file changed while it was read, so the content that was read is unknown
-    return found
+    return value
 
 
-def _contents(files: Iterable[Path]) -> dict[Path, str]:
+def _content_hashes(files: Iterable[Path]) -> dict[Path, str]:
     """Map files to the hashes of their content. An unchanged file is not read again (`digests`)."""
     return {path: digests.of_file(path) for path in files}

@@ -6,22 +6,23 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from rbench.config import Loaded
+from rbench.config import LoadedSuite
 from rbench.schema import RESOURCE_NAMES, TaskSpec
 from rbench.tasks import TaskData
 
-SAMPLE = 200
+SAMPLED_TEXTS = 200
 """Number of texts by which a script is told."""
-ENGLISH = {"wordnet", "nltk", "textattack-counterfitted", "use"}
+ENGLISH_KINDS = {"wordnet", "wordnet-and-folder", "nltk", "textattack-counterfitted", "use"}
 """The kinds of resources that are made of English texts. Folders and models of the hub may be of any language."""
 
 
-def notes(loaded: Loaded, data: Mapping[str, TaskData]) -> Iterator[str]:
+def script_notes(loaded: LoadedSuite, data: Mapping[str, TaskData]) -> Iterator[str]:
     """Yield a note for each task whose letters are mostly not Latin and that meets something made for English."""
     for name, spec in loaded.tasks.items():
-        if name not in data or (share := latin_share(_texts(data[name]))) is None or share >= 0.5:
+        share = latin_share(_sample_texts(data[name])) if name in data else None
+        if share is None or share >= 0.5:
             continue
-        limited = list(_limited(loaded, spec))
+        limited = list(_english_only_parts(loaded, spec))
         if limited:
             yield (
                 f"{name}: {1 - share:.0%} of its letters are not Latin. Made for English or for Latin letters, so that "
@@ -36,25 +37,25 @@ def latin_share(texts: Iterable[str]) -> float | None:
     return sum(known[letter] for letter in letters) / len(letters) if letters else None
 
 
-def _texts(data: TaskData) -> Iterator[str]:
+def _sample_texts(data: TaskData) -> Iterator[str]:
     examples = next((data.examples[split] for split in ("test", "validation", "train") if data.sizes.get(split)), ())
-    return (text for one in islice(examples, SAMPLE) for text in one.texts)
+    return (text for example in islice(examples, SAMPLED_TEXTS) for text in example.texts)
 
 
-def _limited(loaded: Loaded, task: TaskSpec) -> Iterator[str]:
+def _english_only_parts(loaded: LoadedSuite, task: TaskSpec) -> Iterator[str]:
     """Yield what of a suite is made for English or Latin letters and is used on a task, with the reason."""
-    own = task.name in loaded.suite.tasks
-    users = [(f"attack {name}", spec.needs) for name, spec in loaded.attacks.items() if own]
-    users += [(label, needs.resources) for label, needs in loaded.strategies.items() if own]
+    is_of_suite = task.name in loaded.suite.tasks
+    users = [(f"attack {name}", spec.needs) for name, spec in loaded.attacks.items() if is_of_suite]
+    users += [(label, needs.resources) for label, needs in loaded.strategies.items() if is_of_suite]
     for label, measure in loaded.measures.items():
-        users += [(label, measure.resources)] if own or task.name in (measure.tasks or ()) else []
+        users += [(label, measure.resources)] if is_of_suite or task.name in (measure.tasks or ()) else []
     sources = loaded.resources.sources
     for user, kinds in users:
-        english = [RESOURCE_NAMES[kind] for kind in kinds if kind in sources and sources[kind].kind in ENGLISH]
+        english = [RESOURCE_NAMES[kind] for kind in kinds if kind in sources and sources[kind].kind in ENGLISH_KINDS]
         if english:
             yield f"{user} ({', '.join(english)})"
     for measure in loaded.measures.values():
-        asked = measure.what.options.get("kinds", ()) if measure.what.name == "noise" and own else ()
-        only = {kind: loaded.modules["noise", kind].open().only_for for kind in asked}
-        if named := [f"{kind} ({why})" for kind, why in only.items() if why]:
+        noise_kinds = measure.what.options.get("kinds", ()) if measure.what.name == "noise" and is_of_suite else ()
+        scripts_by_kind = {kind: loaded.modules["noise", kind].open().only_for for kind in noise_kinds}
+        if named := [f"{kind} ({why})" for kind, why in scripts_by_kind.items() if why]:
             yield f"noise {', '.join(named)}"

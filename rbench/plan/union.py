@@ -1,7 +1,7 @@
 """Make one plan of several that share data, weights and options: `rbench pack`, and tables of several RUNs.
 
-`union_suite` makes one suite of several that asked for parts of the same tables. `differences` finds what has one name
-in several plans and is not the same: data, weights, options, resources, versions of code.
+`unite_suites` makes one suite of several that asked for parts of the same tables. `find_differences` finds what has
+one name in several plans and is not the same: data, weights, options, resources, versions of code.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from rbench.errors import StoreError
-from rbench.plan.labels import unlabelled
-from rbench.plan.order import in_order, places_of
+from rbench.plan.labels import remove_label
+from rbench.plan.order import number_distinct, order_jobs
 from rbench.schema import (
     AttackJob,
     Draw,
@@ -32,7 +32,7 @@ from rbench.schema import (
 )
 from rbench.schema.jobs import keyed
 
-_NAMED = 3
+_MAX_NAMED = 3
 """How many jobs a note names."""
 REMEDY = "Run them again with the same suite, data, weights and version of rbench, or keep their tables apart."
 OF_TRAINING = ("strategy", "objective", "corpus")
@@ -41,7 +41,7 @@ LABELLED = (*OF_TRAINING, "encoder", "victim", "draw")
 """What labels tell apart."""
 
 
-def union(plans: Mapping[str, Plan], labelled: Collection[str] = ()) -> tuple[Plan, tuple[str, ...]]:
+def unite_plans(plans: Mapping[str, Plan], labelled: Collection[str] = ()) -> tuple[Plan, tuple[str, ...]]:
     """Return a plan with the jobs of all plans, each once, and notes on what is left out or disagreed about.
 
     Jobs stand in the order that one plan of the whole suite would have. A job of a measure that reads all victims is
@@ -57,95 +57,103 @@ def union(plans: Mapping[str, Plan], labelled: Collection[str] = ()) -> tuple[Pl
     """
     if len(plans) == 1:
         return next(iter(plans.values())), ()
-    draws, wrong = _draws(plans)
-    wrong += differences({run: plan for run, plan in plans.items() if run not in labelled}, draws)
-    every = [line for line in differences(plans, draws) if line not in wrong]
-    allowed = [line for line in every if labelled and line.startswith(OF_TRAINING)]
-    wrong += [line for line in every if line not in allowed] or (_clashes(plans) if allowed else [])
-    if wrong:
-        listed = "\n".join(f"  {line}" for line in wrong)
-        raise StoreError(f"these RUNs do not belong into one table:\n{listed}\n{_remedy(wrong, plans, labelled)}")
-    suite, notes = union_suite(plans, draws)
+    draws, problems = _unite_draws(plans)
+    problems += find_differences({run: plan for run, plan in plans.items() if run not in labelled}, draws)
+    # First without the labelled RUNs, where nothing may differ; then with them, where only trainings may.
+    all_lines = [line for line in find_differences(plans, draws) if line not in problems]
+    allowed = [line for line in all_lines if labelled and line.startswith(OF_TRAINING)]
+    problems += [line for line in all_lines if line not in allowed] or (_find_clashes(plans) if allowed else [])
+    if problems:
+        listed = "\n".join(f"  {line}" for line in problems)
+        raise StoreError(
+            f"these RUNs do not belong into one table:\n{listed}\n{_say_remedy(problems, plans, labelled)}"
+        )
+    # After the differences: what is joined below is only defined for plans that agree about data, weights and options.
+    suite, notes = unite_suites(plans, draws)
     notes += allowed
     jobs: dict[str, Job] = {}
     for plan in plans.values():
         for job in plan.jobs:
             jobs.setdefault(job.key, job)
-    narrow = _narrow(jobs)
+    narrow = _narrower_jobs(jobs)
     jobs = {key: job for key, job in jobs.items() if job not in narrow}
     if narrow:
         names = list(dict.fromkeys(job.name for job in narrow))
-        named = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+        named = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
         notes.append(
             f"left out {len(narrow)} jobs of measures, because each reads the victims of its own RUN alone: {named}"
             + ("" if labelled else ". Run the whole suite into the merged RUN, which computes them over all victims")
         )
     # Those of `--only` have the same jobs in the same order.
-    alike = len({tuple(job.key for job in plan.jobs) for plan in plans.values()}) == 1
+    same_jobs = len({tuple(job.key for job in plan.jobs) for plan in plans.values()}) == 1
     plan = Plan(
         suite=suite,
-        jobs=tuple(jobs.values()) if alike else in_order(suite, draws, jobs),
+        jobs=tuple(jobs.values()) if same_jobs else order_jobs(suite, draws, jobs),
         draws=draws,
         texts=all(plan.texts for plan in plans.values()),
     )
     return plan, tuple(notes)
 
 
-def _remedy(wrong: Sequence[str], plans: Mapping[str, Plan], labelled: Collection[str]) -> str:
+def _say_remedy(problems: Sequence[str], plans: Mapping[str, Plan], labelled: Collection[str]) -> str:
     """Say what to do about differences; where all are about how encoders are made, that labels tell them apart."""
-    if labelled or not all(line.startswith(LABELLED) for line in wrong):
+    if labelled or not all(line.startswith(LABELLED) for line in problems):
         return REMEDY
     names = (
         ("before", "after") if len(plans) == 2 else (chr(ord("a") + i % 26) * (1 + i // 26) for i in range(len(plans)))
     )
-    named = " ".join(f"{name}={shlex.quote(run)}" for name, run in zip(names, plans, strict=True))
+    labelled_runs = " ".join(f"{name}={shlex.quote(run)}" for name, run in zip(names, plans, strict=True))
     otherwise = f"{REMEDY[0].lower()}{REMEDY[1:]}"
-    return f"If they are meant to differ, give each RUN a label, which its encoders then have: {named}. Or {otherwise}"
+    return (
+        f"If they are meant to differ, give each RUN a label, which its encoders then have: {labelled_runs}. Or "
+        f"{otherwise}"
+    )
 
 
-def _draws(plans: Mapping[str, Plan]) -> tuple[dict[str, Draw], list[str]]:
+def _unite_draws(plans: Mapping[str, Plan]) -> tuple[dict[str, Draw], list[str]]:
     """Return the draws of all plans, and what is wrong with them.
 
     In a table of several training seeds each training needs its seed. A plan without `train_seeds` does not say it.
     """
-    found: dict[str, Draw] = {}
+    draws: dict[str, Draw] = {}
     for plan in plans.values():
-        found |= plan.draws
-    wrong = [
+        draws |= plan.draws
+    problems = [
         f"draw {label}: it stands for {draw.encoder} with the training seed {draw.train_seed} in {run}, and for "
-        f"{found[label].encoder} with {found[label].train_seed} in another"
+        f"{draws[label].encoder} with {draws[label].train_seed} in another"
         for run, plan in plans.items()
         for label, draw in plan.draws.items()
-        if draw != found[label]
+        if draw != draws[label]
     ]
     drawing = next((run for run, plan in plans.items() if plan.draws), None)
-    fixed = {label for plan in plans.values() if plan.draws for label in _trained(plan)}
+    trained_with_seed = {label for plan in plans.values() if plan.draws for label in _trained_encoders(plan)}
     for run, plan in plans.items():
-        for label, seed in _trained(plan).items() if drawing is not None and not plan.draws else ():
-            if label not in found and label not in fixed:
-                wrong.append(
+        for label, seed in _trained_encoders(plan).items() if drawing is not None and not plan.draws else ():
+            if label not in draws and label not in trained_with_seed:
+                problems.append(
                     f"encoder {label}: {drawing} has `train_seeds`, and {run} trains it without. Run that with "
                     f"`train_seeds: [{seed}]` in its suite; nothing is trained again"
                 )
-    encoders = places_of(label for plan in plans.values() for label in plan.suite.encoders)
-    seeds = places_of(seed for plan in plans.values() for seed in plan.suite.train_seeds)
+    encoders = number_distinct(label for plan in plans.values() for label in plan.suite.encoders)
+    seeds = number_distinct(seed for plan in plans.values() for seed in plan.suite.train_seeds)
 
     def place(label: str) -> tuple[int, int]:
-        draw = found[label]
+        draw = draws[label]
         known = draw.encoder in encoders and draw.train_seed in seeds
         return (encoders[draw.encoder], seeds[draw.train_seed]) if known else (len(encoders), 0)
 
-    return {label: found[label] for label in sorted(found, key=place)}, wrong
+    return {label: draws[label] for label in sorted(draws, key=place)}, problems
 
 
-def _trained(plan: Plan) -> dict[str, int]:
+def _trained_encoders(plan: Plan) -> dict[str, int]:
     """Return the encoders that jobs train, directly or through their base, with the seed of that training."""
     trainings = {job.key: job.seed for job in plan.jobs if job.pretraining is not None}
     users = (job for job in plan.jobs if job.tuning is not None or job.untuned)
-    return {job.parts[0]: trainings[key] for job in users if (key := job.needs.get("encoder", "")) in trainings}
+    needed = [(job.parts[0], job.needs.get("encoder", "")) for job in users]
+    return {encoder: trainings[key] for encoder, key in needed if key in trainings}
 
 
-def _narrow(jobs: Mapping[str, Job]) -> list[Job]:
+def _narrower_jobs(jobs: Mapping[str, Job]) -> list[Job]:
     """Return the jobs of measures for which there is another of the same name that reads other victims, unless it reads
     all that the others read."""
     groups: dict[str, list[Job]] = {}
@@ -159,112 +167,119 @@ def _narrow(jobs: Mapping[str, Job]) -> list[Job]:
     return narrow
 
 
-def union_suite(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[Suite, list[str]]:
+def unite_suites(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> tuple[Suite, list[str]]:
     """Return a suite that asks for what any of the plans' suites asks for, and notes on what they disagree about.
 
     Lists are joined in the order of the plans. So rows and columns of tables stand in the order in which RUNs are
-    named. The plans agree about data, weights and options (`differences`).
+    named. The plans agree about data, weights and options (`find_differences`).
 
     Raises:
         StoreError: the suites disagree about something that cannot be joined.
     """
     suites = [plan.suite for plan in plans.values()]
     notes: list[str] = []
-    joined: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in Suite.model_fields:
         values = [getattr(suite, name) for suite in suites]
         if all(value == values[0] for value in values):
-            joined[name] = values[0]
-        elif name in _OWN:
-            joined[name] = _OWN[name](list(plans.values()))
+            fields[name] = values[0]
+        elif name in _JOINERS:
+            fields[name] = _JOINERS[name](list(plans.values()))
         elif isinstance(values[0], tuple):
-            joined[name] = _listed(values)
+            fields[name] = _join_lists(values)
         else:
             raise StoreError(f"the suites of {', '.join(plans)} disagree about `{name}`, so they are not one suite")
     # Of the label of a draw, the encoder that a suite without `train_seeds` names.
-    encoders = _listed([[draws.get(label, Draw(encoder=label)).encoder for label in joined["encoders"]]])
-    joined |= {"encoders": _beside(encoders), "victims": _beside(joined["victims"])}
+    encoders = _join_lists([[draws.get(label, Draw(encoder=label)).encoder for label in fields["encoders"]]])
+    fields |= {"encoders": _group_labelled(encoders), "victims": _group_labelled(fields["victims"])}
     if len({suite.require for suite in suites}) > 1:
-        asking = [run for run, plan in plans.items() if plan.suite.require == joined["require"]]
-        notes.append(f"`require: {joined['require']}` of {', '.join(asking)} holds for all entries of the tables")
+        requiring_runs = [run for run, plan in plans.items() if plan.suite.require == fields["require"]]
+        notes.append(
+            f"`require: {fields['require']}` of {', '.join(requiring_runs)} holds for all entries of the tables"
+        )
     try:
-        return Suite.model_validate(joined), notes
+        return Suite.model_validate(fields), notes
     except ValueError as error:
         raise StoreError(f"the suites of {', '.join(plans)} make no suite together: {error}") from error
 
 
-def _beside(names: Sequence[str]) -> tuple[str, ...]:
+def _group_labelled(names: Sequence[str]) -> tuple[str, ...]:
     """Return names in their order, except that those that differ in the label of their RUN alone follow each other."""
-    places = places_of(map(unlabelled, names))
-    return tuple(sorted(names, key=lambda name: places[unlabelled(name)]))
+    places = number_distinct(map(remove_label, names))
+    return tuple(sorted(names, key=lambda name: places[remove_label(name)]))
 
 
-def _listed(values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
+def _join_lists(values: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
     """Join lists. Entries with options cannot be hashed, so their JSON is compared: there may be many thousands."""
-    found: dict[Any, Any] = {}
+    entries: dict[Any, Any] = {}
     for entry in (entry for value in values for entry in value):
         options = isinstance(entry, BaseModel)
         key = json.dumps(entry.model_dump(mode="json"), sort_keys=True) if options else entry
-        found.setdefault((type(entry), key), entry)
-    return tuple(found.values())
+        entries.setdefault((type(entry), key), entry)
+    return tuple(entries.values())
 
 
-def _num_examples(plans: Sequence[Plan]) -> dict[str, Any]:
+def _unite_num_examples(plans: Sequence[Plan]) -> dict[str, Any]:
     """Return the number of examples by task: what was attacked, or what a suite says of a task without attacks."""
-    said = {task: plan.suite.examples_for(task) for plan in reversed(plans) for task in plan.suite.tasks}
+    by_suite = {task: plan.suite.examples_for(task) for plan in reversed(plans) for task in plan.suite.tasks}
     attacks = (job.attacking for plan in plans for job in plan.jobs)
-    return said | {one.task.name: one.num_examples for one in attacks if one is not None and one.split == "test"}
+    return by_suite | {
+        attack.task.name: attack.num_examples for attack in attacks if attack is not None and attack.split == "test"
+    }
 
 
-def _training(plans: Sequence[Plan]) -> dict[str, Any]:
+def _unite_training(plans: Sequence[Plan]) -> dict[str, Any]:
     """Return the overrides by task, since each suite's are for its own tasks."""
-    found = {task: plan.suite.training_for(task) for plan in reversed(plans) for task in plan.suite.tasks}
-    return {task: overrides for task, overrides in found.items() if overrides}
+    overrides_by_task = {task: plan.suite.training_for(task) for plan in reversed(plans) for task in plan.suite.tasks}
+    return {task: overrides for task, overrides in overrides_by_task.items() if overrides}
 
 
-def _finetune(plans: Sequence[Plan]) -> list[Strategy]:
+def _unite_strategies(plans: Sequence[Plan]) -> list[Strategy]:
     """Return each strategy once, for all encoders that have it in any of the suites."""
-    found: dict[str, list[tuple[Strategy, Suite]]] = {}
+    by_label: dict[str, list[tuple[Strategy, Suite]]] = {}
     for suite in (plan.suite for plan in plans):
-        for one in suite.finetune:
-            found.setdefault(one.label, []).append((one, suite))
-    joined = []
-    for asked in found.values():
-        some = any(one.encoders is not None for one, _ in asked)
-        named = dict.fromkeys(name for one, suite in asked for name in one.encoders or suite.encoders)
-        joined.append(asked[0][0].model_copy(update={"encoders": tuple(named) if some else None}))
-    return joined
+        for strategy in suite.finetune:
+            by_label.setdefault(strategy.label, []).append((strategy, suite))
+    strategies = []
+    for uses in by_label.values():
+        is_restricted = any(strategy.encoders is not None for strategy, _ in uses)
+        encoders = dict.fromkeys(name for strategy, suite in uses for name in strategy.encoders or suite.encoders)
+        strategies.append(uses[0][0].model_copy(update={"encoders": tuple(encoders) if is_restricted else None}))
+    return strategies
 
 
-_OWN: dict[str, Callable[[Sequence[Plan]], Any]] = {
+def _resources_in_use(plans: Sequence[Plan]) -> Any:
+    """Return the resources of the first suite whose jobs use any; loading those of the others would find the same."""
+    for plan in plans:
+        specs = (job.attacking or job.tuning for job in plan.jobs)
+        if any(spec is not None and spec.resources for spec in specs):
+            return plan.suite.resources
+    return plans[0].suite.resources
+
+
+_JOINERS: dict[str, Callable[[Sequence[Plan]], Any]] = {
     "name": lambda plans: "-and-".join(dict.fromkeys(plan.suite.name for plan in plans)),
     "title": lambda plans: "; ".join(dict.fromkeys(plan.suite.title for plan in plans if plan.suite.title)),
-    "finetune": _finetune,
-    "num_examples": _num_examples,
+    "finetune": _unite_strategies,
+    "num_examples": _unite_num_examples,
     "minutes": lambda plans: None,  # a choice for one RUN
-    "training": _training,
-    # The resources of the first suite that uses any: loading the others' would find the same.
-    "resources": lambda plans: (
-        next(
-            (plan for plan in plans if any((spec := j.attacking or j.tuning) and spec.resources for j in plan.jobs)),
-            plans[0],
-        ).suite.resources
-    ),
-    # The stricter wish: an entry that one suite withholds is not shown beside others.
+    "training": _unite_training,
+    "resources": _resources_in_use,
+    # Whatever one of the suites withholds, the joined tables withhold.
     "require": lambda plans: next(plan.suite.require for plan in plans if plan.suite.require is not None),
     "profiles": lambda plans: {name: value for plan in reversed(plans) for name, value in plan.suite.profiles.items()},
 }
 """How fields are joined that are no lists."""
 
 
-_SHORT = 60
+_MAX_PRINTED = 60
 """Length of the longest value that a message prints."""
 _HASH = re.compile("[0-9a-f]{40,}")
-_OF_ENCODERS = ("encoders.static", "encoders.random_weights", "encoders.vectors")
+_CODE_OF_ENCODERS = ("encoders.static", "encoders.random_weights", "encoders.vectors")
 """Code that only some encoders use. So two encoders with one strategy may have its versions or not."""
 
 
-class Fact(NamedTuple):
+class PlanFact(NamedTuple):
     """One thing that a job's key holds of something with a name."""
 
     subject: str
@@ -276,7 +291,7 @@ class Fact(NamedTuple):
     """Facts of different variants are not compared: on STS tasks an attack has a goal that it has nowhere else."""
 
 
-def differences(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> list[str]:
+def find_differences(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> list[str]:
     """Return what differs under one name, each with the two RUNs that differ; empty where the plans fit together.
 
     What is compared is what keys hold, so titles and notes may differ. Trainings of one encoder may differ in their
@@ -286,105 +301,117 @@ def differences(plans: Mapping[str, Plan], draws: Mapping[str, Draw]) -> list[st
         plans: the plans by the name of their RUN.
         draws: the draws of all plans, by label.
     """
-    found: dict[str, dict[tuple[str, str, str], dict[str, Any]]] = {}  # by RUN and fact, its values by their JSON
+    facts_by_run: dict[
+        str, dict[tuple[str, str, str], dict[str, Any]]
+    ] = {}  # by RUN and fact, its values by their JSON
     for run, plan in plans.items():
-        facts = found.setdefault(run, {})
+        facts = facts_by_run.setdefault(run, {})
         for job in plan.jobs:
-            for fact in (*_of_task(job), *_of_encoder(job, draws), *_of_method(job), *_of_resources(job)):
+            for fact in (*_task_facts(job), *_encoder_facts(job, draws), *_method_facts(job), *_resource_facts(job)):
                 text = json.dumps(fact.value, sort_keys=True)
                 facts.setdefault((fact.subject, fact.aspect, fact.variant), {})[text] = fact.value
     lines = []
-    for name in dict.fromkeys(name for facts in found.values() for name in facts):
+    for name in dict.fromkeys(name for facts in facts_by_run.values() for name in facts):
         subject, aspect, _ = name
-        first, *others = [run for run in found if name in found[run]]
+        first, *others = [run for run in facts_by_run if name in facts_by_run[run]]
         for other in others:
-            ours, theirs = found[first][name], found[other][name]
+            ours, theirs = facts_by_run[first][name], facts_by_run[other][name]
             if not ours.keys() & theirs.keys():
-                said = _told(next(iter(ours.values())), next(iter(theirs.values())))
-                lines.append(f"{subject}: the {aspect} in {first} and in {other} differ{said}")
-    return list(dict.fromkeys(lines)) or _clashes(plans)
+                values = _format_difference(next(iter(ours.values())), next(iter(theirs.values())))
+                lines.append(f"{subject}: the {aspect} in {first} and in {other} differ{values}")
+    # Facts explain most differences. Keys that differ without one would silently stand as two rows of one name.
+    return list(dict.fromkeys(lines)) or _find_clashes(plans)
 
 
-def _told(ours: Any, theirs: Any) -> str:
+def _format_difference(ours: Any, theirs: Any) -> str:
     """Return the values that differ in parentheses, where they are short enough to read."""
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
-        pair = [json.dumps(one) for one in (ours, theirs)]
-        unreadable = any(len(text) > _SHORT or _HASH.search(text) for text in pair)
+        pair = [json.dumps(value) for value in (ours, theirs)]
+        unreadable = any(len(text) > _MAX_PRINTED or _HASH.search(text) for text in pair)
         return "" if unreadable else f" ({pair[0]} and {pair[1]})"
     names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    told = [name + _told(ours.get(name), theirs.get(name)).replace(" (", ": ", 1).removesuffix(")") for name in names]
-    return f" ({'; '.join(told)})"
+    parts = [
+        name + _format_difference(ours.get(name), theirs.get(name)).replace(" (", ": ", 1).removesuffix(")")
+        for name in names
+    ]
+    return f" ({'; '.join(parts)})"
 
 
-def _clashes(plans: Mapping[str, Plan]) -> list[str]:
+def _find_clashes(plans: Mapping[str, Plan]) -> list[str]:
     """Return the jobs of one name whose keys differ in something of which there is no fact."""
-    seen: dict[str, tuple[str, Job]] = {}
+    first_by_name: dict[str, tuple[str, Job]] = {}
     lines = []
     for run, plan in plans.items():
         for job in plan.jobs:
-            first, other = seen.setdefault(job.name, (run, job))
+            first, other = first_by_name.setdefault(job.name, (run, job))
             narrow = job.measuring is not None and job.measuring.of == "attacks"
             if other.key != job.key and first != run and not narrow:
-                mine, theirs = keyed(other.spec), keyed(job.spec)
-                fields = [name for name in {**mine, **theirs} if mine.get(name) != theirs.get(name)]
+                first_fields, other_fields = keyed(other.spec), keyed(job.spec)
+                fields = [
+                    name
+                    for name in {**first_fields, **other_fields}
+                    if first_fields.get(name) != other_fields.get(name)
+                ]
                 what = ", ".join(fields) or "jobs that it needs"
                 lines.append(f"job {job.name}: the {what} in {first} and in {run} differ")
     return lines
 
 
-def _of_task(job: Job) -> Iterator[Fact]:
+def _task_facts(job: Job) -> Iterator[PlanFact]:
     """Yield the facts of a job's data."""
     spec = job.spec
     if isinstance(spec, PretrainJob):
         assert spec.encoder.train is not None
         corpus = spec.encoder.train.data
-        yield Fact(f"corpus {corpus}", "rows", spec.data_fingerprint, "of a task" if len(job.parts) > 1 else "")
+        yield PlanFact(f"corpus {corpus}", "rows", spec.data_fingerprint, "of a task" if len(job.parts) > 1 else "")
         return
     name, rows = f"task {spec.task.name}", "rows"
     scored = job.measuring is None or spec.task.scale is not None
-    yield Fact(name, "specification", keyed(spec.task), "" if scored else "no scale")
+    yield PlanFact(name, "specification", keyed(spec.task), "" if scored else "no scale")
     if job.attacking is not None and job.attacking.split == "test":
-        yield Fact(name, "numbers of attacked examples", job.attacking.num_examples)
+        yield PlanFact(name, "numbers of attacked examples", job.attacking.num_examples)
     if job.measuring is not None and job.measuring.split is not None:
         rows = f"rows of the {job.measuring.split} split"
     if job.measuring is not None and job.measuring.set is not None:
-        of = f"{job.what} set {job.measuring.set.name}"
-        yield Fact(of, "specification", keyed(job.measuring.set))
-        name = name if "attack" in job.needs else of
-    yield Fact(name, rows, spec.data_fingerprint)
+        set_subject = f"{job.what} set {job.measuring.set.name}"
+        yield PlanFact(set_subject, "specification", keyed(job.measuring.set))
+        name = name if "attack" in job.needs else set_subject
+    yield PlanFact(name, rows, spec.data_fingerprint)
 
 
-def _of_encoder(job: Job, draws: Mapping[str, Draw]) -> Iterator[Fact]:
+def _encoder_facts(job: Job, draws: Mapping[str, Draw]) -> Iterator[PlanFact]:
     """Yield the facts of the encoder that a job trains, fine-tunes or measures as it is."""
     spec = job.spec
     if isinstance(spec, VictimJob):
         name = f"victim {spec.victim.name}"
-        yield Fact(name, "specification", keyed(spec.victim))
-        yield Fact(name, "content", spec.victim_fingerprint, "" if spec.victim.origin == "model" else spec.task.name)
+        yield PlanFact(name, "specification", keyed(spec.victim))
+        yield PlanFact(
+            name, "content", spec.victim_fingerprint, "" if spec.victim.origin == "model" else spec.task.name
+        )
     if isinstance(spec, VictimJob | AttackJob) or spec.encoder is None:
         return
     name = f"encoder {draws.get(job.parts[0], Draw(encoder=job.parts[0])).encoder}"
     if not isinstance(spec, PretrainJob):
-        yield Fact(name, "specification", keyed(_undrawn(spec.encoder, draws)))
+        yield PlanFact(name, "specification", keyed(_without_draw(spec.encoder, draws)))
         if spec.encoder_fingerprint is not None:
-            yield Fact(name, "weights", spec.encoder_fingerprint)
+            yield PlanFact(name, "weights", spec.encoder_fingerprint)
         return
     corpus = "/".join(job.parts[1:])
-    yield Fact(name, "training", keyed(_undrawn(spec.encoder, draws)), corpus)
+    yield PlanFact(name, "training", keyed(_without_draw(spec.encoder, draws)), corpus)
     inputs = {
         "weights of its base": spec.base_fingerprint,
         "scores that select its step": spec.selection_fingerprint,
         "models that its training uses": spec.model_fingerprints,
         "resources of its training": [keyed(spec.resources), spec.resource_fingerprints],
     }
-    yield from (Fact(name, aspect, value, corpus) for aspect, value in inputs.items())
+    yield from (PlanFact(name, aspect, value, corpus) for aspect, value in inputs.items())
     assert spec.encoder.train is not None
-    objective, selected = spec.encoder.train.objective, "selected" if spec.encoder.train.selecting else ""
+    objective, selected = spec.encoder.train.objective, "selected" if spec.encoder.train.selection_tasks else ""
     kinds = ",".join(spec.resource_fingerprints)
-    yield from _of_code(f"objective {objective}", spec, f"{selected} {kinds}")
+    yield from _code_facts(f"objective {objective}", spec, f"{selected} {kinds}")
 
 
-def _undrawn(spec: EncoderSpec, draws: Mapping[str, Draw]) -> EncoderSpec:
+def _without_draw(spec: EncoderSpec, draws: Mapping[str, Draw]) -> EncoderSpec:
     """Return an encoder without what only its training seed decides: that seed, and the labels of draws."""
     draw = draws.get(spec.name)
     if draw is None or draw.train_seed is None:
@@ -394,43 +421,43 @@ def _undrawn(spec: EncoderSpec, draws: Mapping[str, Draw]) -> EncoderSpec:
     return spec.model_copy(update={"name": draw.encoder, "base": base, "train": train})
 
 
-def _of_method(job: Job) -> Iterator[Fact]:
+def _method_facts(job: Job) -> Iterator[PlanFact]:
     """Yield the facts of the strategy, attack or measure of a job."""
     spec = job.spec
     if isinstance(spec, FinetuneJob):
         name = f"strategy {spec.strategy.label}"
-        yield Fact(name, f"training settings for {spec.task.name}", keyed(spec.training))
-        yield from _of_code(name, spec)
+        yield PlanFact(name, f"training settings for {spec.task.name}", keyed(spec.training))
+        yield from _code_facts(name, spec)
     elif isinstance(spec, VictimJob):
         name = f"scoring of classifiers on {spec.task.name}"
-        yield Fact(name, "numbers of validation rows", spec.max_validation)
-        yield from _of_code(name, spec, spec.victim.origin)
+        yield PlanFact(name, "numbers of validation rows", spec.max_validation)
+        yield from _code_facts(name, spec, spec.victim.origin)
     elif isinstance(spec, AttackJob):
         name, graded = f"attack {job.parts[3]}", "" if spec.task.of_kind.goal is None else spec.task.kind
-        yield Fact(name, "options", keyed(spec.attack), graded)
-        yield Fact(name, "resource sets", spec.resources.name)
-        yield from _of_code(name, spec, f"{graded} {spec.task.has_oracle}")
+        yield PlanFact(name, "options", keyed(spec.attack), graded)
+        yield PlanFact(name, "resource sets", spec.resources.name)
+        yield from _code_facts(name, spec, f"{graded} {spec.task.has_oracle}")
     elif isinstance(spec, MeasureJob):
-        own = {"encoders": job.parts[1:], "victims": (spec.what.name,), "trainings": job.parts[2:]}
-        name = f"measure {'/'.join(own.get(spec.of, job.parts[:1]))}"
-        yield Fact(name, "options", keyed(spec.what))
-        yield from _of_code(name, spec)
+        label_parts = {"encoders": job.parts[1:], "victims": (spec.what.name,), "trainings": job.parts[2:]}
+        name = f"measure {'/'.join(label_parts.get(spec.of, job.parts[:1]))}"
+        yield PlanFact(name, "options", keyed(spec.what))
+        yield from _code_facts(name, spec)
 
 
-def _of_code(subject: str, spec: Any, variant: str = "") -> Iterator[Fact]:
+def _code_facts(subject: str, spec: Any, variant: str = "") -> Iterator[PlanFact]:
     """Yield the facts of the code behind something. `spec` is a job's; where a user's module is behind it, it has the
     hash of its source."""
-    versions = {name: version for name, version in spec.versions.items() if name not in _OF_ENCODERS}
-    yield Fact(subject, "versions of the code", versions, variant)
-    yield Fact(subject, "sources of the code", getattr(spec, "source", ""))
+    versions = {name: version for name, version in spec.versions.items() if name not in _CODE_OF_ENCODERS}
+    yield PlanFact(subject, "versions of the code", versions, variant)
+    yield PlanFact(subject, "sources of the code", getattr(spec, "source", ""))
 
 
-def _of_resources(job: Job) -> Iterator[Fact]:
+def _resource_facts(job: Job) -> Iterator[PlanFact]:
     """Yield the facts of the suite's resources that a job uses. Those of an encoder's training are facts of it."""
     spec = job.tuning or job.attacking or job.measuring
     if spec is None or spec.resources is None:
         return
     for kind, source in spec.resources.sources.items():
         name = f"resource {kind.replace('_', ' ')}"
-        yield Fact(name, "sources", keyed(source))
-        yield Fact(name, "contents", spec.resource_fingerprints.get(kind, ""))
+        yield PlanFact(name, "sources", keyed(source))
+        yield PlanFact(name, "contents", spec.resource_fingerprints.get(kind, ""))

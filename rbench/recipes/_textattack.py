@@ -46,50 +46,50 @@ from rbench.errors import ResourceError
 from rbench.system import scratch
 
 CHECK_FILE = "post_install_check_3"
-OLDEST_FLAIR = Version("0.12")
+MIN_FLAIR = Version("0.12")
 """The oldest flair with what TextAttack uses of it. pip installs an older one (pyproject.toml says why)."""
 FLAIR = """flair 0.15 needs transformers 4: pip install flair==0.15.1 'transformers<5' 'sentence-transformers<6'"""
 
 
 @contextmanager
-def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
+def swap_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
     """Set `owner.name` to `value` inside the block. Restore it afterwards, also where a base class defined it."""
-    own = vars(owner).get(name, _MISSING)
+    previous = vars(owner).get(name, _MISSING)
     setattr(owner, name, value)
     try:
         yield
     finally:
-        if own is _MISSING:
+        if previous is _MISSING:
             delattr(owner, name)
         else:
-            setattr(owner, name, own)
+            setattr(owner, name, previous)
 
 
 _MISSING = object()
 
 
-def _loggers() -> list[tuple[str, logging.Logger]]:
-    made = logging.Logger.manager.loggerDict.items()
-    return [(name, logger) for name, logger in made if isinstance(logger, logging.Logger)]
+def _list_loggers() -> list[tuple[str, logging.Logger]]:
+    known = logging.Logger.manager.loggerDict.items()
+    return [(name, logger) for name, logger in known if isinstance(logger, logging.Logger)]
 
 
 @contextmanager
-def _loggers_and_environment_kept() -> Iterator[None]:
+def _keep_loggers_and_environment() -> Iterator[None]:
     parallel = os.environ.get("TOKENIZERS_PARALLELISM", "false")
     threshold = logging.root.manager.disable
-    disabled = {name for name, logger in _loggers() if logger.disabled}
+    disabled = {name for name, logger in _list_loggers() if logger.disabled}
     logging.disable(logging.INFO)
     try:
         yield
     finally:
         os.environ["TOKENIZERS_PARALLELISM"] = parallel
         logging.disable(threshold)
-        for name, logger in _loggers():  # also those that were made during the import
+        for name, logger in _list_loggers():  # also those that were made during the import
             logger.disabled = name in disabled
 
 
 @contextmanager
-def _refused(*names: str) -> Iterator[None]:
+def _refuse_imports(*names: str) -> Iterator[None]:
     """Make imports of these modules fail inside the block, as where they are not installed. Imported ones stay."""
     absent = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # None makes an import fail
@@ -101,34 +101,34 @@ def _refused(*names: str) -> Iterator[None]:
 
 
 def _import_nltk() -> ModuleType:
-    with _refused("scipy.stats", "sklearn"):
+    with _refuse_imports("scipy.stats", "sklearn"):
         return importlib.import_module("nltk")
 
 
 @contextmanager
-def _no_post_install() -> Iterator[None]:
+def _prevent_post_install() -> Iterator[None]:
     nltk = _import_nltk()
     check = Path(os.environ.get("TA_CACHE_DIR") or Path.home() / ".cache" / "textattack") / CHECK_FILE
     existed = check.exists()
-    with swapped(nltk, "download", lambda *args, **kwargs: False):
+    with swap_attribute(nltk, "download", lambda *args, **kwargs: False):
         yield
     if not existed:
         check.unlink(missing_ok=True)
 
 
 @contextmanager
-def _stopwords_or_none() -> Iterator[None]:
+def _provide_stopwords() -> Iterator[None]:
     import nltk.corpus
 
     try:
         nltk.corpus.stopwords.words("english")
         yield
     except LookupError:
-        with swapped(nltk.corpus, "stopwords", SimpleNamespace(words=lambda language: [])):
+        with swap_attribute(nltk.corpus, "stopwords", SimpleNamespace(words=lambda language: [])):
             yield
 
 
-class _Module(ModuleType):
+class _ModuleStandIn(ModuleType):
     """Stands in for a module. Access to an attribute that was not set on the stand-in imports the module."""
 
     def __init__(self, name: str) -> None:
@@ -138,80 +138,80 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # the import system and inspection look these up, not users
             raise AttributeError(name)
-        return getattr(_library(self.__name__), name)
+        return getattr(_import_library(self.__name__), name)
 
 
-class _Name:
+class _NameStandIn:
     """Stands in for `name` of a module. A call or access to an attribute imports the module."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return getattr(_library(self._module), self._name)(*args, **kwargs)
+        return getattr(_import_library(self._module), self._name)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(getattr(_library(self._module), self._name), name)
+        return getattr(getattr(_import_library(self._module), self._name), name)
 
 
-class _Tokenizer(ABC):  # noqa: B024 (an ABC as flair's is: `__bases__` can only be set to a class of the same layout)
+class _TokenizerStandIn(ABC):  # noqa: B024 (an ABC as flair's is: `__bases__` can only be set to a class of the same layout)
     """Stands in for flair's class of this name until TextAttack's subclass of it is first instantiated."""
 
     def __new__(cls) -> Any:
-        _library("flair")
+        _import_library("flair")
         return object.__new__(cls)
 
 
 def _stand_ins() -> dict[str, ModuleType]:
     """Return a stand-in for each module that TextAttack imports, with the names that it imports from it."""
     names = ("flair", "flair.data", "flair.models", "bert_score", "datasets")
-    modules: dict[str, Any] = {name: _Module(name) for name in names}
+    modules: dict[str, Any] = {name: _ModuleStandIn(name) for name in names}
     modules["flair"].data = modules["flair.data"]
-    modules["flair.data"].Tokenizer = _Tokenizer
-    modules["flair.data"].Sentence = _Name("flair.data", "Sentence")
-    modules["flair.models"].SequenceTagger = _Name("flair.models", "SequenceTagger")
+    modules["flair.data"].Tokenizer = _TokenizerStandIn
+    modules["flair.data"].Sentence = _NameStandIn("flair.data", "Sentence")
+    modules["flair.models"].SequenceTagger = _NameStandIn("flair.models", "SequenceTagger")
     return modules
 
 
-_made = _stand_ins()
+_STAND_INS = _stand_ins()
 
 
 @contextmanager
-def _deferred() -> Iterator[None]:
+def _defer_imports() -> Iterator[None]:
     """Put the stand-ins into `sys.modules` while TextAttack is imported. Imported libraries are kept."""
-    ours = {name: module for name, module in _made.items() if name.partition(".")[0] not in sys.modules}
-    sys.modules.update(ours)
+    put_in = {name: module for name, module in _STAND_INS.items() if name.partition(".")[0] not in sys.modules}
+    sys.modules.update(put_in)
     try:
         yield
     finally:
-        for name in ours:
+        for name in put_in:
             del sys.modules[name]
 
 
-def _library(name: str) -> ModuleType:
+def _import_library(name: str) -> ModuleType:
     """Import the module of this name. flair gets the device and tokenizer base that TextAttack set on the stand-ins."""
-    if sys.modules.get(name) is _made[name]:
+    if sys.modules.get(name) is _STAND_INS[name]:
         raise ImportError(f"{name} was asked for something while TextAttack was being imported", name=name)
     try:
-        if name.startswith("flair") and Version(importlib.metadata.version("flair")) < OLDEST_FLAIR:
+        if name.startswith("flair") and Version(importlib.metadata.version("flair")) < MIN_FLAIR:
             raise ImportError(f"flair {importlib.metadata.version('flair')} is there for pip alone")
         library = importlib.import_module(name)
     except ImportError as error:
         raise ResourceError(f"TextAttack asks for {name}, which cannot be imported ({error}); {FLAIR}") from error
     if name.startswith("flair"):
         flair: Any = importlib.import_module("flair")
-        if "device" in vars(_made["flair"]):
-            flair.device = vars(_made["flair"]).pop("device")
-        for tokenizer in _Tokenizer.__subclasses__():
+        if "device" in vars(_STAND_INS["flair"]):
+            flair.device = vars(_STAND_INS["flair"]).pop("device")
+        for tokenizer in _TokenizerStandIn.__subclasses__():
             tokenizer.__bases__ = (flair.data.Tokenizer,)
     return library
 
 
-def _prepared_import() -> Any:
+def _import_textattack() -> Any:
     try:
-        with _loggers_and_environment_kept(), _no_post_install(), _stopwords_or_none(), _deferred():
+        with _keep_loggers_and_environment(), _prevent_post_install(), _provide_stopwords(), _defer_imports():
             import textattack
     except OSError as error:
         raise ResourceError(
@@ -232,7 +232,7 @@ def _keep_words_in_cache() -> None:
         jieba.dt.tmp_dir = str(folder)
 
 
-textattack: Any = sys.modules.get("textattack") or _prepared_import()
+textattack: Any = sys.modules.get("textattack") or _import_textattack()
 _keep_words_in_cache()
 
 

@@ -6,18 +6,18 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
 from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
-from rbench.encoders.inference import Batched, Memo, Remote
-from rbench.errors import AnswerError, JobError
+from rbench.encoders.inference import BatchedModel, BoundedMemo, RemoteModel
+from rbench.errors import AnswerError
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
-from rbench.victims.answers import Answers
+from rbench.victims.answers import AnswerClient
 from rbench.victims.remote_classifier import open_answers
 from rbench.victims.scores import Row
 
@@ -32,12 +32,12 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
     """A classifier under attack of which only the answers are known.
 
     Each distinct text is asked once as long as this object lives, over examples and attacks. Inside
-    `rbench.encoders.inference.run` the texts of several attacks are asked together, and attacks go on while an endpoint
-    answers others. If a text has no usable answer, only the examples that ask for it fail. TextAttack counts queries
-    before this, as for other victims.
+    `rbench.encoders.inference.run_jobs` the texts of several attacks are asked together, and attacks go on while an
+    endpoint answers others. If a text has no usable answer, only the examples that ask for it fail. TextAttack counts
+    queries before this, as for other victims.
     """
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: AnswerClient) -> None:
         self.answers, self.name = answers, answers.name
         self.num_labels = len(answers.labels)
         self.pooled = answers.pooled
@@ -45,9 +45,10 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         self.network = SimpleNamespace(backend=answers.origin)  # what stands where other victims have a network
         self.model = self.tokenizer = None  # names that TextAttack uses
         self.max_length: int | None = None
-        self.by_text: Memo[Text, Tensor] = Memo(CACHE_BYTES, lambda text, row: 300 + 2 * len(str(text)))
-        self.asked: Batched[Text, Row | AnswerError] = (
-            Remote(self._each, answers.stop) if answers.origin == "endpoint" else Batched(self._ask)
+        self.by_text: BoundedMemo[Text, Tensor] = BoundedMemo(CACHE_BYTES, lambda text, row: 300 + 2 * len(str(text)))
+        # Requests to an endpoint run beside each other; a function is called in this thread, with its generators.
+        self.asked: BatchedModel[Text, Row | AnswerError] = (
+            RemoteModel(self._ask_each, answers.stop) if answers.origin == "endpoint" else BatchedModel(self._ask)
         )
 
     def __call__(self, text_input_list: Sequence[Text], **kwargs: Any) -> Tensor:
@@ -59,9 +60,9 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
             AnswerError: one of these texts has no usable answer.
             JobError: the function or the endpoint failed as a whole.
         """
-        return torch.stack(self.by_text.filled(text_input_list, self._probabilities))
+        return torch.stack(self.by_text.filled(text_input_list, self._read_probabilities))
 
-    def _probabilities(self, texts: list[Text]) -> Iterator[Tensor]:
+    def _read_probabilities(self, texts: list[Text]) -> Iterator[Tensor]:
         for answer in self.asked(texts):
             if isinstance(answer, AnswerError):
                 raise answer
@@ -80,22 +81,14 @@ class AnsweringVictim(ModelWrapper):  # type: ignore[misc]
         Raises:
             ResourceError: they have no usable answers, or the answers differ, also from those of an earlier check.
         """
-        with generators_kept():
+        with keep_generators():
             self.answers.check()
 
-    def get_grad(self, text_input: Text) -> NoReturn:
-        """Refuse: there are no gradients."""
-        what = "an endpoint" if self.network.backend == "endpoint" else f"a {self.network.backend}"
-        raise JobError(
-            f"victim {self.name} is {what}, which has no gradients; attack it with a recipe that needs none, such as "
-            "textfooler, or give it as a `model`"
-        )
-
     def _ask(self, texts: list[Text]) -> list[Row | AnswerError]:
-        with generators_kept():
-            return self._each(texts)
+        with keep_generators():
+            return self._ask_each(texts)
 
-    def _each(self, texts: list[Text]) -> list[Row | AnswerError]:
+    def _ask_each(self, texts: list[Text]) -> list[Row | AnswerError]:
         return self.answers.each([(text,) if isinstance(text, str) else tuple(text) for text in texts])
 
 
@@ -107,12 +100,12 @@ def open_answering(spec: VictimSpec, task: TaskSpec) -> AnsweringVictim:
 
 
 @contextmanager
-def generators_kept() -> Iterator[None]:
+def keep_generators() -> Iterator[None]:
     """Restore the global random generators after the block: an attack draws from them, whatever a function does."""
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         yield
     finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
-        torch.set_rng_state(before[2])
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,19 @@ from textattack.attack_recipes import AttackRecipe
 from textattack.constraints import Constraint
 from textattack.constraints.pre_transformation import InputColumnModification
 
-from rbench.config.attacks import refusal
-from rbench.config.code import begins, open_source
-from rbench.config.registry import load_module, nearest, unknown
+from rbench.attacks import AttackMethod
+from rbench.config.attacks import refusal_reason
+from rbench.config.code import ModuleFile
+from rbench.config.registry import nearest_names, read_source, unknown_message
 from rbench.errors import SuiteError
 from rbench.recipes._textattack import use_device
 from rbench.recipes.attacked import attacked_kind
-from rbench.recipes.binding import arguments, binding, dry_build
-from rbench.recipes.cached import EnoughWordsChanged, cached, columns_of, foreseen
-from rbench.recipes.observed import listen, watch
+from rbench.recipes.binding import binding, dry_build, group_parameters
+from rbench.recipes.cached import EnoughWordsChanged, foresee_constraints, make_cached, words_by_column
+from rbench.recipes.observed import count_candidates, keep_answers
+from rbench.recipes.putting_back import putting_back
 from rbench.schema import AttackSpec, ResourceKind, TaskSpec
-from rbench.system.changes import words_changed
+from rbench.system.changes import count_changed_words
 
 VERSION = 1
 USES = ("recipes.cached",)
@@ -40,8 +42,8 @@ def check(spec: AttackSpec) -> None:
     """
     if spec.recipe is None:
         return
-    asked = needs(spec)
-    missing = sorted(set(asked) - set(spec.needs))
+    used_kinds = needs(spec)
+    missing = sorted(set(used_kinds) - set(spec.needs))
     if missing:
         raise SuiteError(f"attack {spec.name}: {spec.recipe} uses {', '.join(missing)}; add to its `needs`")
 
@@ -58,8 +60,8 @@ def needs(spec: AttackSpec) -> tuple[ResourceKind, ...]:
         return spec.needs
     recipe = recipe_class(spec)
     published, _ = dry_build(spec, recipe)
-    _, asked = dry_build(spec, recipe, arguments(published, spec))
-    return tuple(sorted(asked))
+    _, used_kinds = dry_build(spec, recipe, group_parameters(published, spec))
+    return tuple(sorted(used_kinds))
 
 
 def recipe_class(spec: AttackSpec) -> Any:
@@ -68,30 +70,32 @@ def recipe_class(spec: AttackSpec) -> Any:
     Raises:
         SuiteError: textattack.attack_recipes has none of a name (with the nearest ones), or rbench cannot run it.
     """
-    recipe = _named(spec, spec.recipe)
+    recipe = _find_recipe(spec, spec.recipe)
     if spec.limits is None:
         return recipe
-    other = _named(spec, spec.limits)
+    limiting_recipe = _find_recipe(spec, spec.limits)
 
     def build(victim: Any) -> Attack:
-        made, limiting = recipe.build(victim), other.build(victim)
-        own = {type(one).__name__ for one in made.constraints}
-        made.constraints.extend(one for one in limiting.constraints if type(one).__name__ not in own)
-        return made
+        attack, limiting_attack = recipe.build(victim), limiting_recipe.build(victim)
+        names = {type(constraint).__name__ for constraint in attack.constraints}
+        attack.constraints.extend(
+            constraint for constraint in limiting_attack.constraints if type(constraint).__name__ not in names
+        )
+        return attack
 
     return type(recipe.__name__, (), {"build": staticmethod(build)})
 
 
-def _named(spec: AttackSpec, name: str | None) -> Any:
+def _find_recipe(spec: AttackSpec, name: str | None) -> Any:
     recipes = {
         name: value
         for name, value in vars(textattack.attack_recipes).items()
         if isinstance(value, type) and issubclass(value, AttackRecipe) and value is not AttackRecipe
     }
     if name not in recipes:
-        raise SuiteError(f"attack {spec.name}: " + unknown("TextAttack recipe", name or "", recipes))
-    if refused := refusal(recipes[name].__name__):
-        raise SuiteError(f"attack {spec.name}: {refused}")
+        raise SuiteError(f"attack {spec.name}: " + unknown_message("TextAttack recipe", name or "", recipes))
+    if reason := refusal_reason(recipes[name].__name__):
+        raise SuiteError(f"attack {spec.name}: {reason}")
     return recipes[name]
 
 
@@ -114,56 +118,51 @@ def build(
         digest: sha256 that the file's source must have; None: it is not checked.
 
     Raises:
-        SuiteError: as `check`, or `protect` names a column that the task does not have, or the task has similarity
-            scores and no scale, or the Python file returns no attack.
+        SuiteError: as `check`, or `protect` names a column that the task does not have.
         ResourceError: a resource is missing, or the recipe needs one that rbench does not provide.
         JobError: the file's source does not have this `digest`.
     """
     use_device(resources.device)
     if spec.recipe is None:
-        made = _own(spec, victim, resources, task, path, digest)
+        published_attack = _build_from_file(spec, victim, resources, task, path, digest)
     else:
-        made = _recipe(spec, victim, resources)
+        published_attack = _build_recipe(spec, victim, resources)
     kind = attacked_kind(task)
-    attack = cached(kind.aimed(made, victim, task, spec))
+    attack = make_cached(kind.aim_attack(published_attack, victim, task, spec))
     if hasattr(attack.search_method, "attack"):  # a search that counts words asks the attack that is run
         attack.search_method.attack = attack
-    attack.pre_transformation_constraints.extend(foreseen(attack))
+    attack.pre_transformation_constraints.extend(foresee_constraints(attack))
     # `cached` may have returned a new attack, so constraints are added only now.
-    if columns := protected_columns(spec, task):
+    if columns := find_protected_columns(spec, task):
         attack.pre_transformation_constraints.append(InputColumnModification(list(task.columns), set(columns)))
+    # A pre-transformation constraint saves making texts that `MaxWordsChanged` would refuse; the latter decides.
     if spec.max_words is not None:
         attack.pre_transformation_constraints.append(EnoughWordsChanged(spec.max_words))
         attack.constraints.append(MaxWordsChanged(spec.max_words))
     attack.goal_function.query_budget = spec.query_budget or float("inf")
-    return kind.finished(listen(watch(attack)), spec)
+    if spec.put_back:
+        attack = putting_back(attack)
+    # `watch` comes before `listen`, and both last: they wrap the methods that the goal of the kind has replaced.
+    return kind.finish_attack(keep_answers(count_candidates(attack)), spec)
 
 
-def _recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
+def _build_recipe(spec: AttackSpec, victim: Any, resources: Any) -> Attack:
     recipe = recipe_class(spec)
-    published, asked = dry_build(spec, recipe)
-    parameters = arguments(published, spec)
-    resources.load(sorted(asked))  # before the binding, which refuses `from_pretrained`
+    published, used_kinds = dry_build(spec, recipe)
+    parameters = group_parameters(published, spec)
+    resources.load(sorted(used_kinds))  # before the binding, which refuses `from_pretrained`
     with binding(resources, parameters):
         return recipe.build(victim)
 
 
-def _own(
+def _build_from_file(
     spec: AttackSpec, victim: Any, resources: Any, task: TaskSpec, path: Path | None, digest: str | None
 ) -> Attack:
-    if path is None:
-        raise SuiteError(f"attack {spec.name}: it names no `recipe`, and it has no Python file")
-    module = load_module(path) if digest is None else open_source(path, digest)
-    options = module.Options.model_validate(spec.parameters)
-    accepts = inspect.signature(module.build).parameters
-    more = {"task": task} if "task" in accepts else {}
-    made = module.build(victim, resources, options, **more)
-    if not isinstance(made, Attack):
-        raise SuiteError(
-            f"{path}:{begins(module.build, path)}: `build` returned {type(made).__name__}, and the build of an attack "
-            "returns a textattack.Attack; see docs/guide-add-an-attack.md"
-        )
-    return made
+    assert path is not None, "an attack without a recipe is a Python file"
+    digest = digest or hashlib.sha256(read_source(path)).hexdigest()
+    method: AttackMethod[Any] = ModuleFile("attacks", path.stem, path, digest, bundled=False).open()
+    attack: Attack = method.build(victim, resources, method.Options.model_validate(spec.parameters), task)
+    return attack
 
 
 # ------------------------------------------------------------------------------ constraints that a suite can add to any
@@ -177,13 +176,13 @@ class MaxWordsChanged(Constraint):  # type: ignore[misc]
         self.max_words = max_words
 
     def _check_constraint(self, transformed_text: Any, reference_text: Any) -> bool:
-        return words_changed(columns_of(reference_text), columns_of(transformed_text)) <= self.max_words
+        return count_changed_words(words_by_column(reference_text), words_by_column(transformed_text)) <= self.max_words
 
     def extra_repr_keys(self) -> list[str]:
         return ["max_words"]
 
 
-def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
+def find_protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
     """Return the columns of `task` that the attack must not change. The options of the kind's goal may add some.
 
     Raises:
@@ -192,7 +191,7 @@ def protected_columns(spec: AttackSpec, task: TaskSpec) -> tuple[str, ...]:
     columns = (*spec.protect.get(task.kind, ()), *attacked_kind(task).protected_columns(task, spec))
     for column in columns:
         if column not in task.columns:
-            hint = f"; did you mean {' or '.join(close)}?" if (close := nearest(column, task.columns)) else ""
+            hint = f"; did you mean {' or '.join(close)}?" if (close := nearest_names(column, task.columns)) else ""
             raise SuiteError(
                 f"attack {spec.name} protects the column {column!r} of {task.kind} tasks, but {task.name} has the "
                 f"columns {', '.join(task.columns)}{hint}"

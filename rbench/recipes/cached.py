@@ -1,6 +1,6 @@
 """Make TextAttack's attack loop faster without changing its outcomes (status, counted queries and final text).
 
-Candidates that an attack's own constraints would refuse are not made (`foreseen`, `EnoughWordsChanged`).
+Candidates that an attack's own constraints would refuse are not made (`foresee_constraints`, `EnoughWordsChanged`).
 
 `Victim` caches answers over all examples, so the goal function's own cache, which is cleared after each example, is
 switched off. All candidates of a step form one batch. TextAttack's PWWS makes the candidates of each word twice and
@@ -18,25 +18,29 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, NamedTuple, Self, TypeVar, overload
 
 from textattack import Attack
 from textattack.constraints import PreTransformationConstraint
 from textattack.constraints.overlap import MaxWordsPerturbed
+from textattack.goal_function_results import ClassificationGoalFunctionResult, GoalFunctionResultStatus
 from textattack.goal_functions import GoalFunction
+from textattack.goal_functions import UntargetedClassification as _UntargetedClassification
 from textattack.search_methods import GreedyWordSwapWIR as _GreedyWordSwapWIR
 from textattack.shared import AttackedText
 from textattack.shared.utils import words_from_text
 from textattack.transformations import WordSwapMaskedLM
 
-from rbench.recipes._textattack import swapped
-from rbench.system.changes import words_changed
+from rbench.recipes._textattack import swap_attribute
+from rbench.system.changes import count_changed_words
 
+# Part of the keys of all attacks (`USES` in build, run and binding): raising it runs every attack anew. What this file
+# does must change no outcome; tests/recipes/test_equality.py compares it with TextAttack's own loop.
 VERSION = 1
 
-ONE_BATCH = 1 << 20
+UNLIMITED_BATCH = 1 << 20
 CHINESE = re.compile("[\u4e00-\u9fff]")
 """TextAttack's own test for Chinese text, which has to be segmented."""
 
@@ -63,10 +67,46 @@ class GreedyWordSwapWIR(_GreedyWordSwapWIR):  # type: ignore[misc]
             for index in indices:
                 texts += self.get_transformations(initial_text, original_text=initial_text, indices_to_modify=[index])
             goal = self.goal_function
-            left = goal.query_budget - goal.num_queries
-            if texts := texts[: int(min(left, len(texts)))]:
+            remaining = goal.query_budget - goal.num_queries
+            if texts := texts[: int(min(remaining, len(texts)))]:
                 goal.model([text.tokenizer_input for text in texts])
         return super()._get_index_order(initial_text, max_len)
+
+
+class UntargetedClassification(_UntargetedClassification):  # type: ignore[misc]
+    """TextAttack's goal, which reads the answers to all texts of a step at once."""
+
+    def get_results(self, attacked_text_list: list[Any], check_skip: bool = False) -> tuple[list[Any], bool]:
+        """Return the results of the texts that the query budget allows, and whether it is spent."""
+        if self.query_budget < float("inf"):
+            attacked_text_list = attacked_text_list[: self.query_budget - self.num_queries]
+        if self.target_max_score or self.maximizable or not attacked_text_list:
+            results: tuple[list[Any], bool] = super().get_results(attacked_text_list, check_skip)
+            return results
+        self.num_queries += len(attacked_text_list)
+        probabilities = self._call_model(attacked_text_list)
+        wrong = (
+            GoalFunctionResultStatus.SKIPPED if check_skip and self.allow_skip else GoalFunctionResultStatus.SUCCEEDED
+        )
+        rows = zip(
+            attacked_text_list,
+            probabilities.numpy(),
+            probabilities.argmax(dim=1).tolist(),
+            (1 - probabilities[:, self.ground_truth_output]).tolist(),
+            strict=True,
+        )
+        return [
+            ClassificationGoalFunctionResult(
+                text,
+                row,
+                prediction,
+                GoalFunctionResultStatus.SEARCHING if prediction == self.ground_truth_output else wrong,
+                score,
+                self.num_queries,
+                self.ground_truth_output,
+            )
+            for text, row, prediction, score in rows
+        ], self.num_queries == self.query_budget
 
 
 class CachedAttack(Attack):  # type: ignore[misc]
@@ -89,74 +129,169 @@ class CachedAttack(Attack):  # type: ignore[misc]
         self._first.clear()
         super().clear_cache(recursive)
 
+    def filter_transformations(self, transformed_texts: list[Any], current_text: Any, original_text: Any = None) -> Any:
+        """Return the texts that all constraints allow, sorted by text.
+
+        TextAttack looks each text up in a cache first. No search asks for a text twice, but for those that are kept
+        here, and constraints remember what takes time.
+        """
+        texts = [text for text in transformed_texts if text.text != current_text.text]
+        for constraint in self.constraints:
+            reference = original_text if constraint.compare_against_original else current_text
+            by_transformation = {text.attack_attrs["last_transformation"] for text in texts}
+            if all(map(constraint.check_compatibility, by_transformation)):
+                texts = list(constraint._check_constraint_many(texts, reference)) if texts else texts
+            else:
+                texts = constraint.call_many(texts, reference)  # it checks some of them only
+        return sorted(texts, key=lambda text: text.text)
+
     def _get_transformations_uncached(self, current_text: Any, original_text: Any = None, **kwargs: Any) -> list[Any]:
-        start = "previous_attacked_text" not in current_text.attack_attrs
-        if not start or not self.use_transformation_cache or set(kwargs) != {"indices_to_modify"}:
+        # Only the original text: the search asks for its candidates twice, those of later texts once.
+        is_original = "previous_attacked_text" not in current_text.attack_attrs
+        if not is_original or not self.use_transformation_cache or set(kwargs) != {"indices_to_modify"}:
             texts: list[Any] = super()._get_transformations_uncached(current_text, original_text, **kwargs)
             return texts
         key = (id(current_text), tuple(sorted(int(i) for i in kwargs["indices_to_modify"])))
         if key not in self._first:
-            made = super()._get_transformations_uncached(current_text, original_text, **kwargs)
-            self._first[key] = (current_text, made)  # keeping the text alive keeps its id unique
+            candidates = super()._get_transformations_uncached(current_text, original_text, **kwargs)
+            self._first[key] = (current_text, candidates)  # keeping the text alive keeps its id unique
         return list(self._first[key][1])
 
 
-def cached(attack: Attack) -> Attack:
+def make_cached(attack: Attack) -> Attack:
     """Return a faster attack with the same components and outcomes.
 
-    An instance of a subclass of `Attack` is returned as it is, because it may rely on what is changed here.
+    An instance of somebody's subclass of `Attack` is returned as it is, because it may rely on what is changed here.
+    TextAttack's own recipes (BAE is one) add nothing to `Attack` but how they are built.
     """
-    if type(attack) is not Attack:
+    if type(attack) is not Attack and not type(attack).__module__.startswith("textattack.attack_recipes."):
         return attack
     goal: GoalFunction = attack.goal_function
+    if type(goal) is _UntargetedClassification:
+        goal.__class__ = UntargetedClassification  # it keeps what the recipe has set
     goal.use_cache = False
-    goal.batch_size = ONE_BATCH
+    goal.batch_size = UNLIMITED_BATCH
     constraints = [*attack.pre_transformation_constraints, *attack.constraints]
     return CachedAttack(goal, constraints, attack.transformation, attack.search_method)
 
 
 @lru_cache(maxsize=1 << 16)
-def split(text: str) -> tuple[str, ...]:
+def split_words(text: str) -> tuple[str, ...]:
     """Return the words of a text, as `words_from_text` does, and remember them."""
-    return tuple(words_from_text(text))
+    return (text,) if text.isascii() and text.isalnum() else tuple(words_from_text(text))
 
 
-def columns_of(text: AttackedText) -> list[Sequence[str]]:
+@lru_cache(maxsize=1 << 16)
+def fits(part: str, several_columns: bool) -> bool:
+    """Return whether TextAttack finds words in this part of a text by a plain search."""
+    return (
+        not CHINESE.search(part)
+        # TextAttack searches the lower-case text. Letters that lower-casing makes longer (İ) shift its positions.
+        and len(part.lower()) == len(part)
+        and "<" not in part
+        # TextAttack joins columns with this token, and may find a word such as "I" in it.
+        and not (several_columns and any(word in AttackedText.SPLIT_TOKEN for word in split_words(part)))
+    )
+
+
+def find_window(num_words: int, index: int, window_size: float) -> tuple[int, int]:
+    """Return the indices of the first and the last of the `window_size` words around `index`, as TextAttack does."""
+    half_size = (window_size - 1) / 2
+    if index - half_size < 0:
+        return 0, int(min(window_size - 1, num_words - 1))
+    if index + half_size >= num_words:
+        return int(max(0, num_words - window_size)), num_words - 1
+    return index - math.ceil(half_size), index + math.floor(half_size)
+
+
+def words_by_column(text: AttackedText) -> list[Sequence[str]]:
     """Return the words of each column of a text."""
     columns = text._text_input.values()
-    return [text.words] if len(columns) == 1 else [split(column) for column in columns]
+    return [text.words] if len(columns) == 1 else [split_words(column) for column in columns]
+
+
+T = TypeVar("T")
+
+
+class computed_once(Generic[T]):
+    """As functools.cached_property, without its lock, which takes most of the time in Python 3.11."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute, self.__doc__ = compute, compute.__doc__
+
+    @overload
+    def __get__(self, text: None, kind: Any) -> Self: ...
+    @overload
+    def __get__(self, text: object, kind: Any) -> T: ...
+    def __get__(self, text: Any, kind: Any) -> Any:
+        if text is None:
+            return self
+        value = text.__dict__[self.compute.__name__] = self.compute(text)
+        return value
+
+
+class Splice(NamedTuple):
+    """The replacement that makes a text of `parent`: the word at `place` became `new`, which has the words `words`."""
+
+    parent: SplicedText
+    place: int
+    new: str
+    words: tuple[str, ...]
 
 
 class SplicedText(AttackedText):  # type: ignore[misc]
-    """An AttackedText from which texts with a replaced word are derived cheaply."""
+    """An AttackedText from which texts with a replaced word are derived cheaply.
 
-    def __init__(
-        self, text_input: Any, attack_attrs: dict[str, Any] | None = None, words: list[str] | None = None
-    ) -> None:
-        self._joined: str | None = None
-        self._spans: list[tuple[int, int]] | None = None
-        self._simple: bool | None = None
-        self._known = words
-        super().__init__(text_input, attack_attrs)
+    Most candidates are dropped by a constraint. So a derived text knows the replacement that made it, and everything
+    else is computed when it is asked for.
+    """
 
-    @property
+    splice: Splice | None = None
+    """The replacement that made this text, if it changed one place; None for an original text."""
+    _words_per_input = _pos_tags = _ner_tags = None
+    _simple: bool | None = None
+
+    @computed_once
+    def _text_input(self) -> OrderedDict[str, str]:
+        assert self.splice is not None  # an original text gets its columns in the constructor
+        parent, index, new, _ = self.splice
+        start, end = parent._cut(index, self.splice.words)
+        columns, offset = OrderedDict(parent._text_input), 0
+        for name, part in columns.items():
+            if start <= offset + len(part):
+                columns[name] = part[: start - offset] + new + part[end - offset :]
+                break
+            offset += len(part) + 1
+        return columns
+
+    @computed_once
+    def attack_attrs(self) -> dict[str, Any]:
+        """What TextAttack keeps of the attack on this text."""
+        assert self.splice is not None
+        return self.splice.parent._splice_attributes(*self.splice[1:])
+
+    @computed_once
     def words(self) -> list[str]:
         """All words of all columns."""
-        if self._known is None:
-            self._known = words_from_text(self.text)
-        return self._known
+        if self.splice is None:
+            return words_from_text(self.text)  # type: ignore[no-any-return]
+        parent, index, _, words = self.splice
+        return [*parent.words[:index], *words, *parent.words[index + 1 :]]
 
-    @property
+    @computed_once
     def text(self) -> str:
         """All columns, joined with a line break."""
-        if self._joined is None:
-            self._joined = "\n".join(self._text_input.values())
-        return self._joined
+        return "\n".join(self._text_input.values())
+
+    @computed_once
+    def swapped(self) -> Splice | None:
+        """The replacement that made this text, if one plain word took the place of one, so that no other moved."""
+        return self.splice if self.splice is not None and self.splice.words == (self.splice.new,) else None
 
     def replace_word_at_index(self, index: int, new_word: str) -> AttackedText:
         """Return a new text with the word at `index` replaced. `new_word` may have any number of words."""
-        if isinstance(new_word, str) and 0 <= index < self.num_words and self._plain() and self._fits(new_word):
-            return self._spliced(int(index), new_word)
+        if isinstance(new_word, str) and 0 <= index < self.num_words and self._is_plain() and self._fits(new_word):
+            return self._splice(int(index), new_word)
         return super().replace_words_at_indices([index], [new_word])
 
     def replace_words_at_indices(self, indices: Sequence[int], new_words: Sequence[str]) -> AttackedText:
@@ -177,91 +312,94 @@ class SplicedText(AttackedText):  # type: ignore[misc]
         token = self.SPLIT_TOKEN
         if any(token[0] in part for part in parts):
             token = next(char for char in map(chr, _PRIVATE) if not any(char in part for part in parts))
-        with swapped(AttackedText, "SPLIT_TOKEN", token):
-            made = super().generate_new_attacked_text(words)
-        return SplicedText(made._text_input, made.attack_attrs)
+        with swap_attribute(AttackedText, "SPLIT_TOKEN", token):
+            joined = super().generate_new_attacked_text(words)
+        return SplicedText(joined._text_input, joined.attack_attrs)
 
     def all_words_diff(self, other_attacked_text: AttackedText) -> set[int]:
         """Return the indices at which the words of two texts differ."""
         return {i for i, (a, b) in enumerate(zip(self.words, other_attacked_text.words, strict=False)) if a != b}
 
+    def text_window_around_index(self, index: int, window_size: float) -> str:
+        """Return the text from the first to the last of the `window_size` words around `index`, as TextAttack does."""
+        if self.swapped is None:
+            window: str = super().text_window_around_index(index, window_size)
+            return window
+        parent, place, new, _ = self.swapped
+        first, last = find_window(len(parent.words), index, window_size)
+        places, text = parent._places(), parent.text
+        start, end = places[first][0], places[last][1]
+        if not first <= place <= last:
+            return text[start:end]
+        return text[start : places[place][0]] + new + text[places[place][1] : end]
+
     def _text_index_of_word_index(self, i: int) -> int:
-        if self._plain():
+        if self._is_plain():
             return self._places()[i][0]
         index: int = super()._text_index_of_word_index(i)
         return index
 
     # ----------------------------------------------------------------------------------------------------- splicing
 
-    def _plain(self) -> bool:
+    @computed_once
+    def _spans(self) -> list[tuple[int, int]]:
+        spans, end, text = [], 0, self.text
+        for word in self.words:
+            start = text.index(word, end)
+            end = start + len(word)
+            spans.append((start, end))
+        return spans
+
+    def _is_plain(self) -> bool:
         """Return whether each word is found by a search in the text, and stays one word if it is split alone."""
         if self._simple is None:
-            self._simple = self.SPLIT_TOKEN not in self.text and all(map(self._fits, (self.text, *self.words)))
-            self._simple = self._simple and all(split(word) == (word,) for word in self.words)
+            spliceable = self.SPLIT_TOKEN not in self.text and all(map(self._fits, (self.text, *self.words)))
+            self._simple = spliceable and all(split_words(word) == (word,) for word in self.words)
         return self._simple
 
     def _fits(self, part: str) -> bool:
-        several = len(self._text_input) > 1
-        return (
-            not CHINESE.search(part)
-            # TextAttack searches the lower-case text. Letters that lower-casing makes longer (İ) shift its positions.
-            and len(part.lower()) == len(part)
-            and "<" not in part
-            # TextAttack joins columns with this token, and may find a word such as "I" in it.
-            and not (several and any(word in self.SPLIT_TOKEN for word in split(part)))
-        )
+        return fits(part, len(self._text_input) > 1)
 
     def _places(self) -> list[tuple[int, int]]:
         """Return the start and the end (exclusive) of each word in `text`, in characters."""
-        if self._spans is None:
-            spans, end, text = [], 0, self.text
-            for word in self.words:
-                start = text.index(word, end)
-                end = start + len(word)
-                spans.append((start, end))
-            self._spans = spans
         return self._spans
 
-    def _spliced(self, index: int, new: str) -> SplicedText:
+    def _splice(self, index: int, new: str) -> SplicedText:
+        spliced = SplicedText.__new__(SplicedText)
+        words = split_words(new)
+        spliced.splice = Splice(self, index, new, words)
+        spliced._simple = words == (new,) or all(split_words(word) == (word,) for word in words)
+        return spliced
+
+    def _cut(self, index: int, new_words: tuple[str, ...]) -> tuple[int, int]:
+        """Return the start and the end of what a replacement of the word at `index` takes out of `text`."""
         start, end = self._places()[index]
-        fresh = split(new)
         text = self.text
-        if not fresh and end < len(text):  # with a deleted word, a space is deleted too
+        if not new_words and end < len(text):  # with a deleted word, a space is deleted too
             if index == 0:
                 end += text[end] == " "
             else:
                 start -= text[start - 1] == " "
-        words = [*self.words[:index], *fresh, *self.words[index + 1 :]]
-        made = SplicedText(self._columns(start, end, new), self._attributes(index, new, fresh), words)
-        made._simple = all(split(word) == (word,) for word in fresh)
-        return made
+        return start, end
 
-    def _columns(self, start: int, end: int, new: str) -> OrderedDict[str, str]:
-        columns, offset = OrderedDict(self._text_input), 0
-        for name, part in columns.items():
-            if start <= offset + len(part):
-                columns[name] = part[: start - offset] + new + part[end - offset :]
-                break
-            offset += len(part) + 1
-        return columns
-
-    def _attributes(self, index: int, new: str, fresh: tuple[str, ...]) -> dict[str, Any]:
+    def _splice_attributes(self, index: int, new: str, fresh: tuple[str, ...]) -> dict[str, Any]:
         old = self.words[index]
-        modified, places = set(self.attack_attrs["modified_indices"]), self.attack_attrs["original_index_map"].copy()
-        if longer := len(fresh) - 1:
-            modified = {i if i < index else i + longer for i in modified if i != index}
-            if longer == -1:
-                places[places == index] = -1
-            places[places > index] += longer
+        modified, index_map = self.attack_attrs["modified_indices"], self.attack_attrs["original_index_map"]
+        if num_added := len(fresh) - 1:
+            index_map = index_map.copy()
+            modified = {i if i < index else i + num_added for i in modified if i != index}
+            if num_added == -1:
+                index_map[index_map == index] = -1
+            index_map[index_map > index] += num_added
             # TextAttack treats this as an insertion before the word, so the old word moves behind the new ones.
-            if longer > 0 and old != fresh[0]:
-                places[places == index] += longer
-        newly = set(range(index, index + len(fresh))) if old != new else set()
+            if num_added > 0 and old != fresh[0]:
+                index_map[index_map == index] += num_added
+        changed_now = set(range(index, index + len(fresh))) if old != new else set()
         attributes = {
-            "newly_modified_indices": newly,
+            "newly_modified_indices": changed_now,
             "previous_attacked_text": self,
-            "modified_indices": modified | newly,
-            "original_index_map": places,
+            "modified_indices": modified | changed_now,
+            "original_index_map": index_map,
         }
         if "label_names" in self.attack_attrs:
             attributes["label_names"] = self.attack_attrs["label_names"]
@@ -281,10 +419,13 @@ class EnoughWordsChanged(PreTransformationConstraint):  # type: ignore[misc]
         self.max_words = max_words
 
     def _get_modifiable_indices(self, current_text: Any) -> set[int]:
-        everything = set(range(len(current_text.words)))
-        if words_changed(columns_of(_original(current_text)), columns_of(current_text)) < self.max_words:
-            return everything
-        return everything & set(current_text.attack_attrs["modified_indices"])
+        all_indices = set(range(len(current_text.words)))
+        if (
+            count_changed_words(words_by_column(_find_original(current_text)), words_by_column(current_text))
+            < self.max_words
+        ):
+            return all_indices
+        return all_indices & set(current_text.attack_attrs["modified_indices"])
 
     def extra_repr_keys(self) -> list[str]:
         return ["max_words"]
@@ -301,27 +442,27 @@ class EnoughWordsPerturbed(PreTransformationConstraint):  # type: ignore[misc]
         self.limit = limit
 
     def _get_modifiable_indices(self, current_text: Any) -> set[int]:
-        original = _original(current_text)
-        everything = set(range(current_text.num_words))
+        original = _find_original(current_text)
+        all_indices = set(range(current_text.num_words))
         if original.num_words != current_text.num_words:
-            return everything
+            return all_indices
         different: set[int] = current_text.all_words_diff(original)
-        most = [float("inf")]
+        limits = [float("inf")]
         if self.limit.max_percent:
-            most.append(math.ceil(current_text.num_words * self.limit.max_percent))
+            limits.append(math.ceil(current_text.num_words * self.limit.max_percent))
         if self.limit.max_num_words:
-            most.append(self.limit.max_num_words)
-        return different if len(different) >= min(most) else everything
+            limits.append(self.limit.max_num_words)
+        return different if len(different) >= min(limits) else all_indices
 
 
-def _original(text: Any) -> Any:
+def _find_original(text: Any) -> Any:
     """Return the text that the attack of `text` began with."""
     while (before := text.attack_attrs.get("previous_attacked_text")) is not None:
         text = before
     return text
 
 
-def foreseen(attack: Attack) -> list[PreTransformationConstraint]:
+def foresee_constraints(attack: Attack) -> list[PreTransformationConstraint]:
     """Return constraints that keep an attack from making candidates that its own constraints would refuse."""
     if not isinstance(attack.transformation, WordSwapMaskedLM):
         return []

@@ -17,7 +17,7 @@ from rbench.recipes.build import build
 from rbench.recipes.run import Oracle, run
 from rbench.recipes.victim import NetworkVictim, Victim
 from rbench.schema import AttackSpec, Outcome, ResourceKind, ResourceSet, TaskSpec, VictimSpec
-from rbench.system.digests import Located, Watch
+from rbench.system.digests import FingerprintedPlace, PlaceWatch
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
 from rbench.words.resources import Resources
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     AnyVictim = NetworkVictim | AnsweringVictim
 
-POOLED = {"cpu": 4, "cuda": 64}
+EXAMPLES_AT_ONCE = {"cpu": 4, "cuda": 64}
 """Examples that a process attacks at once, by device: enough to fill batches."""
-SHORT = 600
+SHORT_CHARACTERS = 600
 """Characters of the texts that a process on a CPU attacks at once, where more than POOLED are so short: phrases."""
-MOST_AT_ONCE = 16
+MAX_SHORT_EXAMPLES = 16
 """Largest number of short texts that it attacks at once."""
 
 
@@ -59,12 +59,12 @@ class AttackTask:
     """The attack's Python file; None for a recipe."""
     task: TaskSpec
     seed: int
-    victim: Located
+    victim: FingerprintedPlace
     """The victim's folder, written by `EncoderClassifier.save` or `EncoderScorer.save`."""
     name: str
     """The victim's name, for messages."""
     resources: ResourceSet
-    places: tuple[tuple[ResourceKind, Located], ...] = ()
+    places: tuple[tuple[ResourceKind, FingerprintedPlace], ...] = ()
     """Where planning found the resources. The attack can use no others."""
     digest: str | None = None
     """sha256 of the Python file's source at planning time; None for a recipe."""
@@ -81,7 +81,7 @@ class AttackTask:
         return self.remote or (self.given is not None and self.given.origin != "model")
 
 
-class Engine:
+class AttackEngine:
     """Runs cells, and keeps the last victim and resources for the next cell.
 
     What networks answered is forgotten before another attack, so that its seconds are its own, and attacks can be
@@ -90,7 +90,7 @@ class Engine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self._opened: OneSlotCache[tuple[AnyVictim, Watch]] = OneSlotCache()
+        self._opened: OneSlotCache[tuple[AnyVictim, PlaceWatch]] = OneSlotCache()
         self._loaded: OneSlotCache[Resources] = OneSlotCache()
         self._last: AttackTask | None = None
         backends.remember_in(config.backends_file)
@@ -108,14 +108,14 @@ class Engine:
             ModelChangedError: a function or an endpoint answers fixed texts otherwise than before. Any outcome that was
                 yielded may be of the other model.
         """
-        (victim, watch), resources = self._victim(attack_task), self._resources(attack_task)
+        (victim, watch), resources = self._victim(attack_task), self._load_resources(attack_task)
         if attack_task != self._last:
             self._last = attack_task
             resources.forget()
             victim.forget()
         # As many examples as keep the victim busy: an endpoint's requests, or a network's batches.
-        examples, many = at_once(examples, self.config)
-        many = victim.pooled or many
+        examples, num_at_once = choose_at_once(examples, self.config)
+        num_at_once = victim.pooled or num_at_once
         outcomes = run(
             lambda: build(
                 attack_task.spec, victim, resources, attack_task.task, path=attack_task.path, digest=attack_task.digest
@@ -124,8 +124,8 @@ class Engine:
             spec=attack_task.spec,
             task=attack_task.task,
             seed=attack_task.seed,
-            oracle=oracle(attack_task.task),
-            pooled=pooled or self.config.pooled or many,
+            oracle=make_oracle(attack_task.task),
+            pooled=pooled or self.config.pooled or num_at_once,
             max_seconds=self.config.max_seconds,
         )
         # Inputs are checked before an outcome leaves, so that none was computed with weights that changed meanwhile.
@@ -143,18 +143,18 @@ class Engine:
         """Return the name of the back-end that computes the victim of a cell."""
         return str(self._victim(attack_task)[0].network.backend)
 
-    def _victim(self, attack_task: AttackTask) -> tuple[AnyVictim, Watch]:
-        def open_it() -> tuple[AnyVictim, Watch]:
-            watch = Watch()
+    def _victim(self, attack_task: AttackTask) -> tuple[AnyVictim, PlaceWatch]:
+        def open_it() -> tuple[AnyVictim, PlaceWatch]:
+            watch = PlaceWatch()
             with watch.reading(attack_task.victim) as where:
                 victim = open_victim(attack_task.given, where, attack_task.task, attack_task.name, self.config)
             return victim, watch
 
-        opened = self._opened.get((attack_task.victim, attack_task.name), open_it)
-        opened[1].check()
-        return opened
+        victim_and_watch = self._opened.get((attack_task.victim, attack_task.name), open_it)
+        victim_and_watch[1].check()
+        return victim_and_watch
 
-    def _resources(self, attack_task: AttackTask) -> Resources:
+    def _load_resources(self, attack_task: AttackTask) -> Resources:
         resources = self._loaded.get(
             (attack_task.resources.model_dump_json(), attack_task.places),
             lambda: Resources(
@@ -168,18 +168,18 @@ class Engine:
         return resources
 
 
-def at_once(examples: Iterable[Example], config: EngineConfig) -> tuple[Iterator[Example], int]:
+def choose_at_once(examples: Iterable[Example], config: EngineConfig) -> tuple[Iterator[Example], int]:
     """Return the examples, and how many of them a process attacks at once by default.
 
     The first one is looked at: others are taken to be no longer than it is, as where the longest come first.
     """
     device = config.device.split(":")[0]
-    rest = iter(examples)
-    first = next(rest, None)
+    remaining = iter(examples)
+    first = next(remaining, None)
     if first is None:
-        return rest, POOLED[device]
-    short = SHORT // max(1, first.length) if device == "cpu" else 0
-    return itertools.chain([first], rest), max(POOLED[device], min(MOST_AT_ONCE, short))
+        return remaining, EXAMPLES_AT_ONCE[device]
+    num_short = SHORT_CHARACTERS // max(1, first.length) if device == "cpu" else 0
+    return itertools.chain([first], remaining), max(EXAMPLES_AT_ONCE[device], min(MAX_SHORT_EXAMPLES, num_short))
 
 
 def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str, config: EngineConfig) -> AnyVictim:
@@ -198,7 +198,7 @@ def open_victim(given: VictimSpec | None, where: str, task: TaskSpec, name: str,
     return Victim(classifier, name, device=config.device, backend=config.backend)
 
 
-def oracle(task: TaskSpec) -> Oracle | None:
+def make_oracle(task: TaskSpec) -> Oracle | None:
     """Return the function that gives the true label of texts of the embedded world; None for tasks without an oracle.
 
     What it reads of an example is said by the truth about the example (`rbench.recipes.attacked`).

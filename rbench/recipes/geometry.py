@@ -38,13 +38,19 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from torch import Tensor, nn
 
-from rbench.encoders.inference import rows_of
+from rbench.encoders.inference import build_rows
 from rbench.errors import JobError
-from rbench.recipes.substitutes import WordSwapCandidates, substitution_attack, swaps, word_budget, word_spans
-from rbench.recipes.victim import Labelled, ScorerVictim, at_logits
+from rbench.recipes.substitutes import (
+    WordSwapCandidates,
+    make_transformation,
+    substitution_attack,
+    word_budget,
+    word_spans,
+)
+from rbench.recipes.victim import LabelledRow, ScorerVictim, gradient_at_logits
 from rbench.words.substitution.options import GeometryOptions
-from rbench.words.substitution.search import BatchText, Gradients, Scores, Slot, Words, search
-from rbench.words.substitution.word_gradients import WordNorm, nearest_boundary, norms_by_word
+from rbench.words.substitution.search import BatchText, CandidateScores, TextGradients, Words, WordSlot, search
+from rbench.words.substitution.word_gradients import WordNorm, compute_norms, find_nearest_boundary
 
 VERSION = 1
 USES = ("recipes.substitutes", "inference.input_gradients", "substitution.search", "substitution.word_gradients")
@@ -52,7 +58,7 @@ USES = ("recipes.substitutes", "inference.input_gradients", "substitution.search
 Direction = Literal["gradient", "deepfool"]
 
 
-class Look(NamedTuple):
+class GradientPass(NamedTuple):
     """Result of one gradient pass over n texts."""
 
     log_probabilities: Tensor
@@ -74,7 +80,7 @@ class VictimGradients:
         word_norm: as `rbench.words.substitution.word_gradients`.
 
     Raises:
-        JobError: the victim's head is not linear, or its tokenizer is not a fast one.
+        JobError: the victim's head is not linear.
     """
 
     def __init__(self, victim: Any, direction: Direction = "gradient", word_norm: WordNorm = "l2") -> None:
@@ -82,9 +88,8 @@ class VictimGradients:
         self.direction, self.word_norm = direction, word_norm
         if not isinstance(self.classifier.head, nn.Linear):
             raise JobError("the Geometry attack reads projections off the logits and needs a victim with a linear head")
-        _check_tokenizer(self.classifier.tokenizer)
 
-    def __call__(self, texts: Sequence[AttackedText], labels: Sequence[int]) -> Look:
+    def __call__(self, texts: Sequence[AttackedText], labels: Sequence[int]) -> GradientPass:
         """Compute all texts in one forward and one backward pass. Other attacks under way share these passes."""
         encoded = self.classifier.tokenizer(
             [text.tokenizer_input for text in texts],
@@ -92,22 +97,22 @@ class VictimGradients:
             max_length=self.victim.max_length,
             return_offsets_mapping=True,
         )
-        labelled = (Labelled(row, label) for row, label in zip(rows_of(encoded), labels, strict=True))
-        found = self.victim.log_odds_gradients(labelled)
-        embeddings = [one.embeddings for one in found]
-        norms = norms_by_word(encoded, embeddings, [word_spans(text) for text in texts], self.word_norm)
-        log_probabilities = torch.stack([one.answer for one in found]).cpu().double().log_softmax(dim=1)
-        return Look(log_probabilities, *self.towards(log_probabilities, labels), norms)
+        labelled = (LabelledRow(row, label) for row, label in zip(build_rows(encoded), labels, strict=True))
+        answers = self.victim.log_odds_gradients(labelled)
+        embeddings = [answer.embeddings for answer in answers]
+        norms = compute_norms(encoded, embeddings, [word_spans(text) for text in texts], self.word_norm)
+        log_probabilities = torch.stack([answer.answer for answer in answers]).cpu().double().log_softmax(dim=1)
+        return GradientPass(log_probabilities, *self.towards(log_probabilities, labels), norms)
 
     def towards(self, log_probabilities: Tensor, labels: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return g (n, labels) and |W'g| (n,) for texts with these log-probabilities (n, labels)."""
-        weight, own = self.classifier.head.weight.detach().double().cpu(), torch.tensor(labels)
+        weight, true_labels = self.classifier.head.weight.detach().double().cpu(), torch.tensor(labels)
         if self.direction == "gradient":
-            g = at_logits(log_probabilities, own.unsqueeze(1))
+            g = gradient_at_logits(log_probabilities, true_labels.unsqueeze(1))
         else:
-            nearest = nearest_boundary(log_probabilities, own, weight)
+            nearest = find_nearest_boundary(log_probabilities, true_labels, weight)
             g = torch.zeros_like(log_probabilities)
-            g = g.scatter(1, nearest.unsqueeze(1), 1.0).scatter(1, own.unsqueeze(1), -1.0)
+            g = g.scatter(1, nearest.unsqueeze(1), 1.0).scatter(1, true_labels.unsqueeze(1), -1.0)
         return g, (g @ weight).norm(dim=1)
 
 
@@ -117,22 +122,18 @@ class ScorerGradients:
     Args:
         victim: a `ScorerVictim`.
         word_norm: as `rbench.words.substitution.word_gradients`.
-
-    Raises:
-        JobError: the victim's tokenizer is not a fast one.
     """
 
     def __init__(self, victim: Any, word_norm: WordNorm = "l2") -> None:
         self.victim, self.word_norm = victim, word_norm
-        _check_tokenizer(victim.tokenizer)
 
-    def __call__(self, texts: Sequence[AttackedText], *, norms: bool) -> Gradients:
+    def __call__(self, texts: Sequence[AttackedText], *, norms: bool) -> TextGradients:
         """Return z (n, 2 dim), the gradient of the raw score at z, and, if `norms`, a norm for each word of both."""
         pairs = [text.tokenizer_input for text in texts]
         vectors = self.victim.vectors(pairs)
         gradients = [torch.cat(self.victim.raw_gradient(u, v)) for u, v in vectors]
-        joined = torch.stack([torch.cat(one) for one in vectors])
-        return Gradients(joined, torch.stack(gradients), self._norms(texts, pairs) if norms else None)
+        joined = torch.stack([torch.cat(pair_vectors) for pair_vectors in vectors])
+        return TextGradients(joined, torch.stack(gradients), self._norms(texts, pairs) if norms else None)
 
     def _norms(self, texts: Sequence[AttackedText], pairs: Sequence[tuple[str, ...]]) -> list[Tensor]:
         spans = [
@@ -141,13 +142,8 @@ class ScorerGradients:
             for side in (0, 1)
         ]
         encoded = self.victim.encoded(pairs, return_offsets_mapping=True)
-        norms = norms_by_word(encoded, self.victim.embedding_gradients(pairs), spans, self.word_norm)
+        norms = compute_norms(encoded, self.victim.embedding_gradients(pairs), spans, self.word_norm)
         return [torch.cat(both) for both in zip(norms[::2], norms[1::2], strict=True)]
-
-
-def _check_tokenizer(tokenizer: Any) -> None:
-    if not tokenizer.is_fast:
-        raise JobError("the Geometry attack needs a victim with a fast tokenizer, to know which pieces make a word")
 
 
 class GeometrySearch(SearchMethod):  # type: ignore[misc]
@@ -170,7 +166,7 @@ class GeometrySearch(SearchMethod):  # type: ignore[misc]
         if self._left() < 2:
             return initial_result
         of_pairs = isinstance(self.gradients, ScorerGradients)
-        example = (PairExample if of_pairs else _LabelExample)(self, initial_result)
+        example = (PairExample if of_pairs else _ClassExample)(self, initial_result)
         text = initial_result.attacked_text
         _, free = self.get_indices_to_order(text)
         (result,) = search(
@@ -211,37 +207,38 @@ class GeometryExample(ABC):
         self.texts: dict[Words, AttackedText] = {tuple(initial.attacked_text.words): initial.attacked_text}
 
     @abstractmethod
-    def gradients(self, batch: list[BatchText]) -> Gradients:
+    def gradients(self, batch: list[BatchText]) -> TextGradients:
         """Return sentence vectors, directions and norms of words. Each text counts as a query."""
 
     @abstractmethod
-    def directions(self, batch: list[BatchText]) -> Gradients:
+    def directions(self, batch: list[BatchText]) -> TextGradients:
         """As `gradients` without norms. It asks nothing: the victim's answers to these texts are known."""
 
     @abstractmethod
-    def scores(self, batch: list[BatchText]) -> Scores:
+    def scores(self, batch: list[BatchText]) -> CandidateScores:
         """Return the sentence vectors of candidates, and whether they reach the goal."""
 
-    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+    def candidates(self, batch: list[WordSlot]) -> list[list[str]]:
         free = {words: set(self.method.get_indices_to_order(self.texts[words])[1]) for _, words, _ in batch}
         slots = [slot for slot in batch if slot.place in free[slot.words]]
-        ranked = self.method.transformation.replacements([(self.texts[s.words], s.place) for s in slots])
-        for slot, words in zip(slots, ranked, strict=True):
-            if not words and (asked := getattr(self.method, "asked", None)) is not None:
-                asked.nothing_for(self.texts[slot.words], slot.place)  # `_allowed` counts the other words
-        kept = {slot: self._allowed(slot, words) for slot, words in zip(slots, ranked, strict=True) if words}
-        return [kept.get(slot, []) for slot in batch]
+        replacements = self.method.transformation.replacements([(self.texts[s.words], s.place) for s in slots])
+        queries = getattr(self.method, "candidate_queries", None)
+        for slot, words in zip(slots, replacements, strict=True):
+            if not words and queries is not None:
+                queries.nothing_for(self.texts[slot.words], slot.place)  # `_allowed` counts the other words
+        allowed = {slot: self._allowed(slot, words) for slot, words in zip(slots, replacements, strict=True) if words}
+        return [allowed.get(slot, []) for slot in batch]
 
-    def _allowed(self, slot: Slot, ranked: list[str]) -> list[str]:
+    def _allowed(self, slot: WordSlot, ranked: list[str]) -> list[str]:
         """Return candidates that pass the constraints, most probable first, at most as many as the budget allows."""
         text, place = self.texts[slot.words], slot.place
         changed = self.method.get_transformations(
             text, original_text=self.initial.attacked_text, indices_to_modify=[place]
         )
-        found = {new.words[place]: new for new in changed}
-        kept = [word for word in ranked if word in found][: int(min(self.method._left(), len(ranked)))]
-        self.texts.update((tuple(found[word].words), found[word]) for word in kept)
-        return kept
+        allowed_texts = {changed_text.words[place]: changed_text for changed_text in changed}
+        words = [word for word in ranked if word in allowed_texts][: int(min(self.method._left(), len(ranked)))]
+        self.texts.update((tuple(allowed_texts[word].words), allowed_texts[word]) for word in words)
+        return words
 
     def asked(self, batch: list[BatchText]) -> tuple[list[bool], bool]:
         """Query the victim. Return for each text whether it reaches the goal, and whether this was the last round."""
@@ -253,40 +250,46 @@ class GeometryExample(ABC):
         return flipped, self.method._left() < costs
 
 
-class _LabelExample(GeometryExample):
+class _ClassExample(GeometryExample):
     def __init__(self, method: Any, initial: Any) -> None:
         super().__init__(method, initial)
         self.label = int(initial.ground_truth_output)
         self.axis = torch.zeros(0)
 
-    def gradients(self, batch: list[BatchText]) -> Gradients:
+    def gradients(self, batch: list[BatchText]) -> TextGradients:
         self.method.goal_function.num_queries += len(batch)
-        look = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
+        # Counted here and not by the goal function, which is not asked: the pass includes a forward pass.
+        gradient_pass = self.method.gradients([self.texts[s.words] for s in batch], [self.label] * len(batch))
         # z comes from where the candidates' z_j come from: a candidate that changes no token has the projection zero.
-        return self._along(self._logs([self.results[s.words] for s in batch]), look.at_logits, look.lengths, look.norms)
+        return self._project(
+            self._log_probabilities([self.results[s.words] for s in batch]),
+            gradient_pass.at_logits,
+            gradient_pass.lengths,
+            gradient_pass.norms,
+        )
 
-    def directions(self, batch: list[BatchText]) -> Gradients:
-        logs = self._logs([self.results[s.words] for s in batch])
-        return self._along(logs, *self.method.gradients.towards(logs, [self.label] * len(batch)))
+    def directions(self, batch: list[BatchText]) -> TextGradients:
+        logs = self._log_probabilities([self.results[s.words] for s in batch])
+        return self._project(logs, *self.method.gradients.towards(logs, [self.label] * len(batch)))
 
-    def _along(self, logs: Tensor, g: Tensor, lengths: Tensor, norms: list[Tensor] | None = None) -> Gradients:
+    def _project(self, logs: Tensor, g: Tensor, lengths: Tensor, norms: list[Tensor] | None = None) -> TextGradients:
         """Where the sentence vectors lie along v_z. The search needs no more: one number per text."""
         # Where v_z is zero, so is g. Any other length then gives projections of zero, where 0 / 0 would give NaN.
         lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
         self.axis = (g / lengths.unsqueeze(1))[0]
-        return Gradients(logs @ self.axis.unsqueeze(1), torch.ones(len(logs), 1), norms)
+        return TextGradients(logs @ self.axis.unsqueeze(1), torch.ones(len(logs), 1), norms)
 
-    def _logs(self, results: Sequence[Any]) -> Tensor:
+    def _log_probabilities(self, results: Sequence[Any]) -> Tensor:
         """Log-probabilities (n, labels) of goal function results, float64."""
         # A probability that underflowed to 0 would have the logarithm -inf and turn projections into NaN.
         smallest = torch.finfo(torch.float32).tiny
         probabilities = torch.stack([torch.as_tensor(result.raw_output) for result in results])
         return probabilities.double().clamp(min=smallest).log()
 
-    def scores(self, batch: list[BatchText]) -> Scores:
+    def scores(self, batch: list[BatchText]) -> CandidateScores:
         flipped, last = self.asked(batch)
-        logs = self._logs([self.results[s.words] for s in batch])
-        return Scores((logs @ self.axis).unsqueeze(1), flipped, last=last)
+        logs = self._log_probabilities([self.results[s.words] for s in batch])
+        return CandidateScores((logs @ self.axis).unsqueeze(1), flipped, last=last)
 
 
 class PairExample(GeometryExample):
@@ -301,26 +304,30 @@ class PairExample(GeometryExample):
         room = (high - gold) - (gold - low)
         self.sign = 1.0 if (room or float(initial.output) - gold) > 0 else -1.0
 
-    def gradients(self, batch: list[BatchText]) -> Gradients:
+    def gradients(self, batch: list[BatchText]) -> TextGradients:
         self.method.goal_function.num_queries += len(batch)
-        return self._looked(batch, norms=True)
+        return self._signed_gradients(batch, norms=True)
 
-    def directions(self, batch: list[BatchText]) -> Gradients:
-        return self._looked(batch, norms=False)
+    def directions(self, batch: list[BatchText]) -> TextGradients:
+        return self._signed_gradients(batch, norms=False)
 
-    def _looked(self, batch: list[BatchText], *, norms: bool) -> Gradients:
-        found = self.look([self.texts[s.words] for s in batch], norms=norms)
-        return found._replace(directions=self.sign * found.directions)
+    def _signed_gradients(self, batch: list[BatchText], *, norms: bool) -> TextGradients:
+        raw_gradients = self.look([self.texts[s.words] for s in batch], norms=norms)
+        return raw_gradients._replace(directions=self.sign * raw_gradients.directions)
 
-    def scores(self, batch: list[BatchText]) -> Scores:
+    def scores(self, batch: list[BatchText]) -> CandidateScores:
         flipped, last = self.asked(batch)
         pairs = [self.texts[s.words].tokenizer_input for s in batch]
-        return Scores(torch.stack([torch.cat(one) for one in self.look.victim.vectors(pairs)]), flipped, last=last)
+        return CandidateScores(
+            torch.stack([torch.cat(pair_vectors) for pair_vectors in self.look.victim.vectors(pairs)]),
+            flipped,
+            last=last,
+        )
 
 
 def build(victim: Any, resources: Any, options: GeometryOptions) -> Attack:
     """Build the attack of `attacks/geometry.py`."""
-    transformation = swaps(resources, options)
+    transformation = make_transformation(resources, options)
     gradients: VictimGradients | ScorerGradients
     if isinstance(victim, ScorerVictim):
         gradients = ScorerGradients(victim, options.word_norm)

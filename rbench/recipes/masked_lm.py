@@ -9,6 +9,7 @@ discards the order and returns the first K that are one word. Here the search st
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,14 @@ from textattack.shared import utils
 from textattack.transformations import WordSwapMaskedLM as _WordSwapMaskedLM
 from torch.nn import Module
 
-from rbench.errors import ResourceError
-from rbench.recipes.cached import CHINESE
+from rbench.recipes.cached import CHINESE, split_words
 
 if TYPE_CHECKING:
-    from rbench.words.resources.masked_lm import MaskedLM, Question, Ranked
+    from rbench.words.resources.masked_lm import MaskedLM, MaskQuestion, RankedTokens
 
 VERSION = 1
 
-current: ContextVar[Any] = ContextVar("current")
+current_resources: ContextVar[Any] = ContextVar("current")
 """The resources for components that are built now; set by `rbench.recipes.binding.binding`."""
 
 MAX_PIECES = 12
@@ -49,22 +49,20 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
     def __init__(
         self, *, piece_candidates: int | None = None, max_combinations: int | None = None, **kwargs: Any
     ) -> None:
-        from rbench.encoders.reading import longest_input
+        from rbench.encoders.reading import find_longest_input
 
-        lm = current.get().masked_lm
+        lm = current_resources.get().masked_lm
         super().__init__(**(kwargs | {"masked_language_model": lm.model, "tokenizer": lm.tokenizer}))
         self._type = self._language_model.config.model_type
-        try:
-            utils.check_if_subword("a", self._type)
-        except ValueError as error:
-            raise ResourceError(f"masked_lm: TextAttack cannot read the pieces of this model: {error}") from error
-        wanted: int = kwargs.get("max_length", 512)
+        utils.check_if_subword("a", self._type)  # of a model whose pieces it cannot read it says so now
+        asked_length: int = kwargs.get("max_length", 512)
         # Longer inputs raise an index error in TextAttack. A dry build has no network.
-        real = isinstance(lm.model, Module)
-        self.max_length: int = longest_input(lm.model, lm.tokenizer, wanted) if real else wanted
+        has_network = isinstance(lm.model, Module)
+        self.max_length: int = find_longest_input(lm.model, lm.tokenizer, asked_length) if has_network else asked_length
         self.piece_candidates, self.max_combinations = piece_candidates, max_combinations
         self._lm: MaskedLM = lm
         self._words: dict[tuple[int, bool], str | None] = {}
+        self._pieces: dict[str, int] = {}
 
     # ---------------------------------------------------------------------------------------------------------- BAE
 
@@ -75,7 +73,7 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         return list(map(list, self._lm.memo.filled(keys, self._bae_words)))
 
     def _bae_words(self, keys: list[tuple[Any, ...]]) -> list[list[str]]:
-        from rbench.words.resources.masked_lm import Question
+        from rbench.words.resources.masked_lm import MaskQuestion
 
         texts = [key[-1] for key in keys]
         mask_id = self._lm_tokenizer.mask_token_id
@@ -83,27 +81,30 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         places = {text: row[0].index(mask_id) for text, row in rows.items() if mask_id in row[0]}
         # Word pieces and signs are passed over, so more predictions are asked for than are kept. Where these are too
         # few after all, `_top_words` ranks the whole vocabulary.
-        first = 2 * self.max_candidates + 64
-        asked = [Question(rows[text], place, first, "probabilities") for text, place in places.items()]
-        found = {
+        num_predictions = 2 * self.max_candidates + 64
+        questions = [
+            MaskQuestion(rows[text], place, num_predictions, "probabilities") for text, place in places.items()
+        ]
+        words_of_text = {
             text: self._top_words(question, best)
-            for text, question, best in zip(places, asked, self._lm.ranked(asked), strict=True)
+            for text, question, best in zip(places, questions, self._lm.ranked(questions), strict=True)
         }
-        return [found.get(text, []) for text in texts]  # empty if truncation cut off the mask
+        return [words_of_text.get(text, []) for text in texts]  # empty if truncation cut off the mask
 
-    def _top_words(self, question: Question, best: Ranked) -> list[str]:
+    def _top_words(self, question: MaskQuestion, best: RankedTokens) -> list[str]:
         """Return the most probable words: at most `max_candidates`, each with probability `min_confidence` or more."""
-        found: list[str] = []
+        words: list[str] = []
         least = float(np.float32(self.min_confidence))  # TextAttack compares with a float32 tensor
         for token, probability in zip(best.ids, best.values, strict=True):
             confident = probability >= least
             word = self._word(token, question.place == 1)
             if confident and word is not None:
-                found.append(word)
-            if len(found) >= self.max_candidates or not confident:
-                return found
+                words.append(word)
+            # Predictions come in order: the first that is not probable enough ends the search for words.
+            if len(words) >= self.max_candidates or not confident:
+                return words
         if len(best.ids) < question.k:
-            return found  # the whole vocabulary has been looked at
+            return words  # the whole vocabulary has been looked at
         wider = question._replace(k=len(self._lm_tokenizer))
         return self._top_words(wider, self._lm.ranked([wider])[0])
 
@@ -121,59 +122,66 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
     # -------------------------------------------------------------------------------------------------- BERT-Attack
 
     def _get_transformations(self, current_text: Any, indices_to_modify: Collection[int]) -> list[Any]:
-        if self.method != "bert-attack":
-            texts: list[Any] = super()._get_transformations(current_text, indices_to_modify)
-            return texts
+        indices = list(indices_to_modify)
+        if self.method == "bae":
+            words = self._bae_replacement_words(current_text, indices)
+        else:
+            words = [self._bert_attack_words(current_text, index) for index in indices]
         transformed = []
-        for index in list(indices_to_modify):
-            for word in self._bert_attack_words(current_text, index):
-                replacement = word.strip("Ġ")
-                if replacement != current_text.words[index]:
+        for index, replacements in zip(indices, words, strict=True):
+            for replacement in (word.strip("Ġ") for word in replacements):
+                if replacement != current_text.words[index] and (self.method != "bae" or _is_lettered(replacement)):
                     transformed.append(current_text.replace_word_at_index(index, replacement))
         return transformed
 
     def _bert_attack_words(self, text: Any, index: int) -> list[str]:
         masked = text.replace_word_at_index(index, self._lm_tokenizer.mask_token).text
-        ids = self._lm_tokenizer(masked, max_length=self.max_length, truncation=True)["input_ids"]
+        ((ids, _),) = self._lm.rows([masked], self.max_length)
         if self._lm_tokenizer.mask_token_id not in ids:
             return []  # truncation cut off the mask
         start = ids.index(self._lm_tokenizer.mask_token_id)
-        pieces = len(self._lm_tokenizer.encode(text.words[index], add_special_tokens=False))
+        pieces = self._count_pieces(text.words[index])
         places = range(start, min(start + pieces, self.max_length))
         if not places:
             return []
-        top = self._predicted(text.text, places)
+        top = self._predict(text.text, places)
         if len(top) > 1:
-            return self._combined(top)
+            return self._combine_pieces(top)
         tokens = self._lm_tokenizer.convert_ids_to_tokens(top[0])
         return [t for t in tokens if utils.is_one_word(t) and not utils.check_if_subword(t, self._type, index == 0)]
 
-    def _predicted(self, text: str, places: range) -> list[list[int]]:
+    def _count_pieces(self, word: str) -> int:
+        if word not in self._pieces:
+            self._pieces[word] = len(self._lm_tokenizer.encode(word, add_special_tokens=False))
+        return self._pieces[word]
+
+    def _predict(self, text: str, places: range) -> list[list[int]]:
         """Return the `max_candidates` most probable token ids at each of the positions `places`.
 
         A word may have more pieces alone than in its text. Then its last positions may lie in the padding, and
         TextAttack reads the predictions there; so does this.
         """
-        from rbench.words.resources.masked_lm import Question
+        from rbench.words.resources.masked_lm import MaskQuestion
 
         (row,) = self._lm.rows([text], self.max_length)
         key = ("bert-attack", self.max_candidates, row)
-        known: dict[int, list[int]] = self._lm.memo.get(key) or {}
-        missing = [place for place in places if place not in known]
+        ids_by_place: dict[int, list[int]] = self._lm.memo.get(key) or {}
+        # Answers are kept by place, because longer words ask again for the places of shorter ones.
+        missing = [place for place in places if place not in ids_by_place]
         if missing:
-            found = self._lm.ranked(Question(row, place, self.max_candidates, "logits") for place in missing)
-            known = known | {place: best.ids for place, best in zip(missing, found, strict=True)}
-            self._lm.memo.put(key, known)
-        return [known[place] for place in places]
+            predictions = self._lm.ranked(MaskQuestion(row, place, self.max_candidates, "logits") for place in missing)
+            ids_by_place = ids_by_place | {place: best.ids for place, best in zip(missing, predictions, strict=True)}
+            self._lm.memo.put(key, ids_by_place)
+        return [ids_by_place[place] for place in places]
 
-    def _combined(self, top: list[list[int]]) -> list[str]:
+    def _combine_pieces(self, top: list[list[int]]) -> list[str]:
         """Combine one prediction for each piece into words, and return at most `max_candidates` of them.
 
         The order is that of `itertools.product`.
         """
         if self.piece_candidates is None and self.max_combinations is None:
             tokens = [self._lm_tokenizer.convert_ids_to_tokens(row) for row in top]
-            words = _glued(tokens)
+            words = _join_pieces(tokens)
         else:
             rows = [row[: self.piece_candidates] for row in top[:MAX_PIECES]]
             tokens = [self._lm_tokenizer.convert_ids_to_tokens(row) for row in rows]
@@ -186,7 +194,12 @@ class WordSwapMaskedLM(_WordSwapMaskedLM):  # type: ignore[misc]
         return [*super().extra_repr_keys(), *bounds]
 
 
-def _glued(pieces: list[list[str]], start: str = "") -> Iterator[str]:
+def _is_lettered(word: str) -> bool:
+    """Return whether BAE takes a word of a token: it is one word, and has a letter of English."""
+    return re.search("[a-zA-Z]", word) is not None and len(split_words(word)) == 1
+
+
+def _join_pieces(pieces: list[list[str]], start: str = "") -> Iterator[str]:
     """Join one choice for each piece, in the order of `itertools.product`, and skip what cannot become one word.
 
     A string of several words remains several words whatever is appended, so its continuations are not tried: a comma
@@ -198,4 +211,4 @@ def _glued(pieces: list[list[str]], start: str = "") -> Iterator[str]:
     for piece in pieces[0]:
         longer = start + piece
         if CHINESE.search(longer) or len(utils.words_from_text(longer.replace("##", ""))) <= 1:
-            yield from _glued(pieces[1:], longer)
+            yield from _join_pieces(pieces[1:], longer)

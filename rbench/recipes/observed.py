@@ -32,33 +32,35 @@ from textattack.transformations import WordSwapGradientBased
 from rbench.recipes.attacked import Truth
 from rbench.recipes.cached import EnoughWordsPerturbed
 from rbench.schema import Step
-from rbench.system.changes import Texts, changed
+from rbench.system.changes import Texts, list_changes
 
-DIGITS = 4
+SCORE_DECIMALS = 4
 """Decimals of a score. They are the same on every machine, but for ties; the last bits of an answer are not."""
 
 
-def watch(attack: Attack) -> Attack:
-    """Return the attack, which from now on counts in `attack.asked` what its search asks for. No outcome changes.
+def count_candidates(attack: Attack) -> Attack:
+    """Return the attack, which from now on counts what its search asks for, in `attack.candidate_queries`.
+
+    No outcome changes.
 
     An attack of a class of its own, whose search does not ask in TextAttack's way, is returned as it is.
     """
-    get = getattr(getattr(attack, "search_method", None), "get_transformations", None)
-    if get is None:
+    get_transformations = getattr(getattr(attack, "search_method", None), "get_transformations", None)
+    if get_transformations is None:
         return attack
-    asked = Asked(attack)
-    attack.asked = attack.search_method.asked = asked
+    queries = CandidateQueries(attack)
+    attack.candidate_queries = attack.search_method.candidate_queries = queries
 
     def watched(current_text: Any, original_text: Any = None, **kwargs: Any) -> Any:
-        texts = get(current_text, original_text, **kwargs)
-        asked.answered(current_text, texts, kwargs.get("indices_to_modify"), bool(kwargs.get("shifted_idxs")))
+        texts = get_transformations(current_text, original_text, **kwargs)
+        queries.answered(current_text, texts, kwargs.get("indices_to_modify"), bool(kwargs.get("shifted_idxs")))
         return texts
 
     attack.search_method.get_transformations = watched
     return attack
 
 
-class Asked:
+class CandidateQueries:
     """The words of one example that an attack asked candidates for, and those that never had one."""
 
     def __init__(self, attack: Attack) -> None:
@@ -94,16 +96,19 @@ class Asked:
                 places = list(text.convert_from_original_idxs(places))
             if places is None or len(places) != 1:
                 self._several(text, made, places)
-            elif (word := _original(text, places[0])) is not None and (
-                made or (word not in self._had and self._open(text, places))
-            ):
+                return
+            word = _original_index(text, places[0])
+            if word is None:
+                return
+            # A word without candidates now may have had some beside other replacements, which then stands.
+            if made or (word not in self._had and self._open(text, places)):
                 self._had[word] = bool(made)
         except Exception:  # texts of somebody's own making: counting must not end their attack
             self._told = False
 
     def nothing_for(self, text: Any, index: int) -> None:
         """Count a word that the search may change, and for which there were no words before any constraint."""
-        if (word := _original(text, index)) is not None:
+        if (word := _original_index(text, index)) is not None:
             self._had.setdefault(word, False)
 
     def _several(self, text: Any, made: Sequence[Any], places: list[int] | None) -> None:
@@ -114,49 +119,49 @@ class Asked:
         ):
             self._told = False
             return
-        had = {int(index) for (index,) in changed}
-        for index in had | self._open(text, places):
-            if (word := _original(text, index)) is not None:
-                self._had[word] = index in had or self._had.get(word, False)
+        with_candidates = {int(index) for (index,) in changed}
+        for index in with_candidates | self._open(text, places):
+            if (word := _original_index(text, index)) is not None:
+                self._had[word] = index in with_candidates or self._had.get(word, False)
 
     def _open(self, text: Any, places: list[int] | None) -> set[int]:
         """Return those of some words of a text (None: of all) that the attack may change."""
-        asked = {} if places is None else {"indices_to_modify": places}
-        _, found = self._attack.get_indices_to_order(text, **asked)
-        allowed = {int(index) for index in found}
-        for limit in self._attack.constraints:
-            if type(limit) is MaxWordsPerturbed:
-                allowed &= EnoughWordsPerturbed(limit)._get_modifiable_indices(text)
+        indices_argument = {} if places is None else {"indices_to_modify": places}
+        _, indices = self._attack.get_indices_to_order(text, **indices_argument)
+        allowed = {int(index) for index in indices}
+        for constraint in self._attack.constraints:
+            if type(constraint) is MaxWordsPerturbed:
+                allowed &= EnoughWordsPerturbed(constraint)._get_modifiable_indices(text)
         return allowed
 
 
-def _original(text: Any, index: int) -> int | None:
+def _original_index(text: Any, index: int) -> int | None:
     """Return the index in the original text of a word of a text made of it; None where it was inserted."""
     if "previous_attacked_text" not in text.attack_attrs:
         return index
-    found = np.flatnonzero(text.attack_attrs["original_index_map"] == index)
-    return int(found[0]) if len(found) else None
+    places = np.flatnonzero(text.attack_attrs["original_index_map"] == index)
+    return int(places[0]) if len(places) else None
 
 
-def listen(attack: Attack) -> Attack:
-    """Return the attack, which from now on keeps in `attack.heard` what its goal function answers."""
-    goal, get = attack.goal_function, attack.goal_function.get_results
+def keep_answers(attack: Attack) -> Attack:
+    """Return the attack, which from now on keeps in `attack.victim_answers` what its goal function answers."""
+    goal, get_results = attack.goal_function, attack.goal_function.get_results
     method = getattr(attack, "search_method", None)
-    heard = Heard()
+    answers = VictimAnswers()
 
     def listened(*args: Any, **kwargs: Any) -> Any:
-        results, over = get(*args, **kwargs)
-        heard.add(results)
+        results, over = get_results(*args, **kwargs)
+        answers.add(results)
         return results, over
 
     goal.get_results = listened
-    if method is not None and getattr(method, "get_goal_results", None) == get:
-        method.get_goal_results, method.perform_search = listened, heard.ending(method.perform_search)
-    attack.heard = heard
+    if method is not None and getattr(method, "get_goal_results", None) == get_results:
+        method.get_goal_results, method.perform_search = listened, answers.ending(method.perform_search)
+    attack.victim_answers = answers
     return attack
 
 
-class Heard:
+class VictimAnswers:
     """The victim's answers to the texts of one example."""
 
     def __init__(self) -> None:
@@ -178,9 +183,9 @@ class Heard:
         """Return a search that keeps the way to the text with which it ends."""
 
         def searched(initial: Any) -> Any:
-            found = search(initial)
-            self._end = found.attacked_text, _way(found.attacked_text)
-            return found
+            final_result = search(initial)
+            self._end = final_result.attacked_text, _trace_path(final_result.attacked_text)
+            return final_result
 
         return searched
 
@@ -191,32 +196,32 @@ class Heard:
         made of, or an answer is no probability of each label.
         """
         self.add((original, final))
-        text, way = self._end
-        way = way if text is final.attacked_text else _way(final.attacked_text)
+        text, text_path = self._end
+        text_path = text_path if text is final.attacked_text else _trace_path(final.attacked_text)
         try:
-            known = [given for given in way if given in self._answers]
-            if known[0] != original.attacked_text.tokenizer_input:
+            answered = [text_input for text_input in text_path if text_input in self._answers]
+            if answered[0] != original.attacked_text.tokenizer_input:
                 return None
-            return tuple(self._steps([given for given, _ in groupby(known)], truth))
+            return tuple(self._steps([text_input for text_input, _ in groupby(answered)], truth))
         except Exception:  # answers of somebody's own making: telling steps must not end their attack
             return None
 
     def _steps(self, way: list[Any], truth: Truth) -> Iterator[Step]:
-        before: Texts | None = None
-        for given in way:
-            texts: Texts = (given,) if isinstance(given, str) else tuple(given)
-            raw, output = self._answers[given]
+        previous: Texts | None = None
+        for text_input in way:
+            texts: Texts = (text_input,) if isinstance(text_input, str) else tuple(text_input)
+            raw, output = self._answers[text_input]
             score, prediction = truth.step(raw, output)
             yield Step(
-                score=round(score, DIGITS),
+                score=round(score, SCORE_DECIMALS),
                 prediction=prediction,
-                changes=() if before is None else changed(before, texts),
+                changes=() if previous is None else list_changes(previous, texts),
             )
-            before = texts
+            previous = texts
 
 
-def _way(final: Any) -> list[Any]:
+def _trace_path(final: Any) -> list[Any]:
     texts = [final]
-    while (before := texts[-1].attack_attrs.get("previous_attacked_text")) is not None:
-        texts.append(before)
+    while (previous := texts[-1].attack_attrs.get("previous_attacked_text")) is not None:
+        texts.append(previous)
     return [text.tokenizer_input for text in reversed(texts)]

@@ -29,7 +29,7 @@ from rbench.schema import RankingGoalSpec
 VERSION = 1
 
 
-class Ranked(NamedTuple):
+class RankingOutcome(NamedTuple):
     """What became of a query."""
 
     rank: int
@@ -40,7 +40,7 @@ class Ranked(NamedTuple):
 
 
 class RankingResult(GoalFunctionResult):  # type: ignore[misc]
-    """The goal function's result for a query; `output` is a `Ranked`."""
+    """The goal function's result for a query; `output` is a `RankedContestant`."""
 
     def get_text_color_input(self) -> str:
         return "red"
@@ -52,7 +52,7 @@ class RankingResult(GoalFunctionResult):  # type: ignore[misc]
         return f"rank {self.output.rank}"
 
 
-LOWEST = -1e6, -2.0
+BELOW_ALL_SCORES = -1e6, -2.0
 """A score below any other: of vectors of any length, and of cosines."""
 
 
@@ -62,7 +62,7 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
     The truth about an example is the query's id, by which the victim knows what is relevant.
 
     Args:
-        victim: a `rbench.recipes.victim.RetrieverVictim`, or whatever gives vectors and has a `retriever`.
+        victim: a `rbench.recipes.attacked.ranking.RetrieverVictim`, or whatever gives vectors and has a `retriever`.
         options: k, and the target.
     """
 
@@ -74,8 +74,6 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
             raise JobError(f"an attack pushes documents below rank {self.k}, and the corpus has {documents} documents")
         self.target: int | None = None
         if options.target is not None:
-            if options.target not in victim.retriever.ids:
-                raise JobError(f"the target of an attack is {options.target!r}, which is no id of the corpus")
             self.target = victim.retriever.ids.index(options.target)
 
     def init_attack_example(self, attacked_text: Any, ground_truth_output: str) -> Any:
@@ -88,18 +86,21 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
     def _process_model_outputs(self, inputs: Sequence[Any], outputs: Tensor) -> Tensor:
         """Return for each query (n, 3): the rank of the best wanted document, nDCG@k, and what the search raises."""
         vectors, corpus = np.asarray(outputs.numpy(), dtype=np.float32), self.model.retriever.corpus
-        step, parts = max(1, index.SCORES // len(corpus)), []
-        watched = self.places if self.target is None else np.array([self.target])
+        step, parts = max(1, index.MAX_SCORES // len(corpus)), []
+        wanted = self.places if self.target is None else np.array([self.target])
+        # In blocks: the scores of all candidates with all documents would not fit into memory.
         for start in range(0, len(vectors), step):
-            part = vectors[start : start + step]
-            found = index.scores(part, corpus, [self.own] * len(part), self.model.retriever.similarity)
-            ndcg = index.ndcg(index.ranks(found, self.places), self.grades, self.k)
-            ranked, best = index.ranks(found, watched).min(axis=1), found[:, watched].max(axis=1)
+            chunk = vectors[start : start + step]
+            scores = index.score_documents(chunk, corpus, [self.own] * len(chunk), self.model.retriever.similarity)
+            ndcg = index.compute_ndcg(index.compute_ranks(scores, self.places), self.grades, self.k)
+            ranked, best_wanted = index.compute_ranks(scores, wanted).min(axis=1), scores[:, wanted].max(axis=1)
             # The wanted documents are taken out, so that the k-th largest score is that of the other documents.
-            found[:, watched] = -np.inf
-            last = np.partition(found, found.shape[1] - self.k, axis=1)[:, found.shape[1] - self.k]
-            lowest = LOWEST[self.model.retriever.similarity == "cosine"]
-            margin = np.maximum(last, lowest).astype(np.float64) - best  # fewer than k others: no rank below k
+            scores[:, wanted] = -np.inf
+            kth_best = np.partition(scores, scores.shape[1] - self.k, axis=1)[:, scores.shape[1] - self.k]
+            lowest = BELOW_ALL_SCORES[self.model.retriever.similarity == "cosine"]
+            margin = (
+                np.maximum(kth_best, lowest).astype(np.float64) - best_wanted
+            )  # fewer than k others: no rank below k
             parts.append(np.stack([ranked, ndcg, margin if self.target is None else -margin], axis=1))
         return torch.from_numpy(np.concatenate(parts))
 
@@ -113,9 +114,9 @@ class RankingGoal(GoalFunction):  # type: ignore[misc]
     def _get_score(self, model_output: Tensor, attacked_text: Any) -> float:
         return float(model_output[2])
 
-    def _get_displayed_output(self, raw_output: Tensor) -> Ranked:
+    def _get_displayed_output(self, raw_output: Tensor) -> RankingOutcome:
         rank, ndcg, _ = raw_output.tolist()
-        return Ranked(int(rank), ndcg, self._held(rank))
+        return RankingOutcome(int(rank), ndcg, self._held(rank))
 
     def _goal_function_result_type(self) -> type[RankingResult]:
         return RankingResult

@@ -120,10 +120,10 @@ class SimilarityGoal(GoalFunction):  # type: ignore[misc]
 
 def remember_allowed(attack: Attack) -> Attack:
     """Return the attack, whose goal from now on knows the texts that the attack's constraints allow."""
-    goal, get = attack.goal_function, attack.search_method.get_transformations
+    goal, get_transformations = attack.goal_function, attack.search_method.get_transformations
 
     def remembered(*args: Any, **kwargs: Any) -> Any:
-        texts = get(*args, **kwargs)
+        texts = get_transformations(*args, **kwargs)
         goal.allowed.update(text.text for text in texts)
         return texts
 
@@ -133,7 +133,7 @@ def remember_allowed(attack: Attack) -> Attack:
 
 def aim_at_similarity(attack: Attack, victim: Any, task: TaskSpec, options: SimilarityGoalSpec) -> Attack:
     """Return the attack with a `SimilarityGoal` in place of its own goal function. All else stays."""
-    assert task.scale is not None  # `build` has checked it
+    assert task.scale is not None  # `SimilarityKind.why_no_victims`
     goal = SimilarityGoal(victim, task.scale, options)
     attack.goal_function = attack.search_method.goal_function = goal
     attack.search_method.get_goal_results = goal.get_results

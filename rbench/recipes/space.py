@@ -22,20 +22,20 @@ from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench.schema import Space
-from rbench.words.substitution.space import Substitutions
+from rbench.words.substitution.space import SpaceSubstitutions
 
 VERSION = 1
 
-Order = Literal["deletion", "pwws", "greedy", "beam", "gradient", "random"]
-_ORDERS: dict[Order, str] = {"deletion": "delete", "gradient": "gradient", "random": "random"}
-BATCH = 256
+SearchOrder = Literal["deletion", "pwws", "greedy", "beam", "gradient", "random"]
+_RANKING_METHODS: dict[SearchOrder, str] = {"deletion": "delete", "gradient": "gradient", "random": "random"}
+BATCH_SIZE = 256
 """Size of a batch of combinations. The most promising come first, and a batch with one that flips is the last."""
 
 
-class InSpace(WordSwap):  # type: ignore[misc]
+class WordSwapInSpace(WordSwap):  # type: ignore[misc]
     """Replaces a word by each of its substitutions in the original text."""
 
-    def __init__(self, substitutions: Substitutions) -> None:
+    def __init__(self, substitutions: SpaceSubstitutions) -> None:
         super().__init__()
         self.substitutions = substitutions
         self._last: tuple[tuple[str, ...], list[tuple[str, ...]]] = ((), [])
@@ -45,8 +45,8 @@ class InSpace(WordSwap):  # type: ignore[misc]
 
         Raises ValueError where TextAttack sees other words in it than rbench (Chinese).
         """
-        while (before := text.attack_attrs.get("previous_attacked_text")) is not None:
-            text = before
+        while (previous := text.attack_attrs.get("previous_attacked_text")) is not None:
+            text = previous
         columns = tuple(text._text_input.values())
         if columns != self._last[0]:
             self._last = (columns, self.substitutions(columns))
@@ -55,8 +55,10 @@ class InSpace(WordSwap):  # type: ignore[misc]
         return self._last[1]
 
     def _get_transformations(self, current_text: AttackedText, indices_to_modify: set[int]) -> list[AttackedText]:
-        found = self.of(current_text)
-        return [current_text.replace_word_at_index(i, new) for i in sorted(indices_to_modify) for new in found[i]]
+        substitutions = self.of(current_text)
+        return [
+            current_text.replace_word_at_index(i, new) for i in sorted(indices_to_modify) for new in substitutions[i]
+        ]
 
 
 class CompleteSearch(SearchMethod):  # type: ignore[misc]
@@ -81,80 +83,86 @@ class CompleteSearch(SearchMethod):  # type: ignore[misc]
     def perform_search(self, initial_result: Any) -> Any:
         original = initial_result.attacked_text
         texts = self.get_transformations(original, original_text=original)
-        self._ones, self._places = texts, [_changed(text) for text in texts]
+        self._ones, self._places = texts, [_changed_place(text) for text in texts]
+        # All single replacements first: their drops order everything that follows.
         results, over = self.get_goal_results(texts) if texts else ([], False)
-        best = max([initial_result, *results], key=rank)
+        best = max([initial_result, *results], key=damage_of)
         drops = [result.score - initial_result.score for result in results]
-        left = [len(texts) - len(results)]  # by number of words, from one: the texts that the budget left unqueried
-        most = min([self.space.max_words, *(getattr(one, "max_words", inf) for one in self.attack.constraints)])
-        while not flipped(best) and len(left) < most:
-            best, over, more = self._several(len(left) + 1, drops, best, over)
-            left.append(more)
+        unqueried = [
+            len(texts) - len(results)
+        ]  # by number of words, from one: the texts that the budget left unqueried
+        max_words = min(
+            [self.space.max_words, *(getattr(constraint, "max_words", inf) for constraint in self.attack.constraints)]
+        )
+        while not is_flipped(best) and len(unqueried) < max_words:
+            best, over, num_left = self._several(len(unqueried) + 1, drops, best, over)
+            unqueried.append(num_left)
         # Robustness ends before the first number of words with texts left, and before the one at which a text flipped.
-        complete = next((size for size, more in enumerate(left) if more), len(left))
-        self.robust_words = min(complete, len(left) - 1) if flipped(best) else complete
-        self.texts_left = 0 if flipped(best) else sum(left)
+        complete = next((size for size, num_left in enumerate(unqueried) if num_left), len(unqueried))
+        # A flip with n words replaced says nothing about n words; all texts with n - 1 words were queried before.
+        self.robust_words = min(complete, len(unqueried) - 1) if is_flipped(best) else complete
+        self.texts_left = 0 if is_flipped(best) else sum(unqueried)
         return best
 
     def _several(self, size: int, drops: Sequence[float], best: Any, over: bool) -> tuple[Any, bool, int]:
         """Query texts with `size` words replaced. Return the best result, whether the budget is spent, and
         how many texts are left.
         """
-        left = combinations_of(self._places, size)
+        num_left = count_combinations(self._places, size)
         # Drops are missing only if the budget ran out among single replacements; then nothing more can be queried.
-        order = best_first(self._places, drops, size) if len(drops) == len(self._places) else iter(())
-        while not over and not flipped(best) and (batch := list(islice(order, BATCH))):
-            results, over = self.get_goal_results([_together(self._ones, chosen) for chosen in batch])
-            left -= len(results)
-            best = max([best, *results], key=rank)
-        return best, over, left
+        choices = choose_best_first(self._places, drops, size) if len(drops) == len(self._places) else iter(())
+        while not over and not is_flipped(best) and (batch := list(islice(choices, BATCH_SIZE))):
+            results, over = self.get_goal_results([_combine_texts(self._ones, chosen) for chosen in batch])
+            num_left -= len(results)
+            best = max([best, *results], key=damage_of)
+        return best, over, num_left
 
     def extra_repr_keys(self) -> list[str]:
         return ["space"]
 
 
-def rank(result: Any) -> tuple[bool, float]:
+def damage_of(result: Any) -> tuple[bool, float]:
     """Order results by the damage that is done: those that flip the prediction come last."""
-    return flipped(result), float(result.score)
+    return is_flipped(result), float(result.score)
 
 
-def flipped(result: Any) -> bool:
+def is_flipped(result: Any) -> bool:
     """Whether a text changes the prediction."""
     return bool(result.goal_status == GoalFunctionResultStatus.SUCCEEDED)
 
 
-def _changed(text: AttackedText) -> int:
+def _changed_place(text: AttackedText) -> int:
     (place,) = text.attack_attrs["newly_modified_indices"]
     return int(place)
 
 
-def _together(texts: Sequence[AttackedText], chosen: Sequence[int]) -> AttackedText:
+def _combine_texts(texts: Sequence[AttackedText], chosen: Sequence[int]) -> AttackedText:
     """Return the text with all replacements of some texts with one word replaced."""
     first, *others = chosen
-    made = texts[first]
+    combined = texts[first]
     for other in others:
-        place = _changed(texts[other])
-        made = made.replace_word_at_index(place, texts[other].words[place])
-    return made
+        place = _changed_place(texts[other])
+        combined = combined.replace_word_at_index(place, texts[other].words[place])
+    return combined
 
 
-def combinations_of(places: Sequence[int], size: int) -> int:
+def count_combinations(places: Sequence[int], size: int) -> int:
     """Return how many ways there are to choose `size` of some replacements, each of another word.
 
     Args:
         places: the index of the word that each replacement replaces.
         size: how many words are replaced.
     """
-    ways = [1] + [0] * size  # the elementary symmetric polynomial of the numbers of replacements, by degree
+    num_ways = [1] + [0] * size  # the elementary symmetric polynomial of the numbers of replacements, by degree
     for place in set(places):
         count = places.count(place)
         # The degrees are updated from the highest down, so that each word contributes one replacement at most.
         for degree in range(size, 0, -1):
-            ways[degree] += count * ways[degree - 1]
-    return ways[size]
+            num_ways[degree] += count * num_ways[degree - 1]
+    return num_ways[size]
 
 
-def best_first(places: Sequence[int], drops: Sequence[float], size: int) -> Iterator[tuple[int, ...]]:
+def choose_best_first(places: Sequence[int], drops: Sequence[float], size: int) -> Iterator[tuple[int, ...]]:
     """Yield the ways to choose `size` replacements of different words, the largest sum of drops first.
 
     Args:
@@ -169,32 +177,32 @@ def best_first(places: Sequence[int], drops: Sequence[float], size: int) -> Iter
     if len(ranked) < size:
         return
     first = tuple(range(size))
-    heap, seen = [(-sum(drops[ranked[i]] for i in first), first)], {first}
+    heap, pushed = [(-sum(drops[ranked[i]] for i in first), first)], {first}
     while heap:
         _, chosen = heapq.heappop(heap)
-        found = tuple(ranked[i] for i in chosen)
-        if len({places[i] for i in found}) == size:
-            yield found
+        replacements = tuple(ranked[i] for i in chosen)
+        if len({places[i] for i in replacements}) == size:
+            yield replacements
         for j, i in enumerate(chosen):
             if i + 1 < (chosen[j + 1] if j + 1 < size else len(ranked)):
                 step = (*chosen[:j], i + 1, *chosen[j + 1 :])
-                if step not in seen:
-                    seen.add(step)
+                if step not in pushed:
+                    pushed.add(step)
                     heapq.heappush(heap, (-sum(drops[ranked[k]] for k in step), step))
 
 
 def build(victim: Any, resources: Any, space: Space, search: SearchMethod) -> Attack:
     """Build an untargeted attack on `victim` whose search runs inside a space."""
     constraints = [RepeatModification(), MaxWordsPerturbed(max_num_words=space.max_words)]
-    transformation = InSpace(Substitutions(space, resources))
+    transformation = WordSwapInSpace(SpaceSubstitutions(space, resources))
     search.attack = Attack(UntargetedClassification(victim), constraints, transformation, search)
     return search.attack
 
 
-def searched(order: Order) -> SearchMethod:
+def searched(order: SearchOrder) -> SearchMethod:
     """Return one of TextAttack's searches."""
-    if order in _ORDERS:
-        return GreedyWordSwapWIR(wir_method=_ORDERS[order])
+    if order in _RANKING_METHODS:
+        return GreedyWordSwapWIR(wir_method=_RANKING_METHODS[order])
     if order == "pwws":
         return GreedyWordSwapWIR(wir_method="weighted-saliency", unk_token="[UNK]")
     return BeamSearch(beam_width=1 if order == "greedy" else 8)

@@ -14,14 +14,14 @@ from textattack.search_methods import SearchMethod
 from textattack.shared import AttackedText
 from textattack.transformations.word_swaps.word_swap import WordSwap
 
-from rbench.words.substitution.candidates import Candidates, open_source
+from rbench.words.substitution.candidates import ProposeWords, open_source
 from rbench.words.substitution.options import AttackOptions, at_most
-from rbench.words.substitution.segmentation import Span, in_joined
+from rbench.words.substitution.segmentation import WordSpan, span_in_joined
 
 VERSION = 1
 
 
-def word_spans(text: AttackedText) -> list[Span]:
+def word_spans(text: AttackedText) -> list[WordSpan]:
     """Return the position of each of TextAttack's words, in order: (column, start, end) in the text of its column."""
     spans = []
     for column, (part, words) in enumerate(zip(text._text_input.values(), text.words_per_input, strict=True)):
@@ -39,13 +39,13 @@ class WordSwapCandidates(WordSwap):  # type: ignore[misc]
     A masked language model reads all columns as one text, as in TextAttack's own transformations.
     """
 
-    def __init__(self, source: Candidates) -> None:
+    def __init__(self, source: ProposeWords) -> None:
         super().__init__()
         self.source = source
 
     def replacements(self, wanted: Sequence[tuple[AttackedText, int]]) -> list[list[str]]:
         """Return the candidates for each pair (text, word index), the best first, computed in one batch."""
-        return self.source([in_joined([*text._text_input.values()], word_spans(text)[i]) for text, i in wanted])
+        return self.source([span_in_joined([*text._text_input.values()], word_spans(text)[i]) for text, i in wanted])
 
     def _get_transformations(self, current_text: AttackedText, indices_to_modify: set[int]) -> list[AttackedText]:
         indices = sorted(indices_to_modify)
@@ -105,7 +105,7 @@ def word_budget(search: SearchMethod, text: AttackedText, options: AttackOptions
     return at_most(options.max_words, options.share)(len(counted))
 
 
-def swaps(resources: Any, options: AttackOptions) -> WordSwapCandidates:
+def make_transformation(resources: Any, options: AttackOptions) -> WordSwapCandidates:
     """Return the transformation with a set's resources."""
     return WordSwapCandidates(open_source(resources, **options.of_source))
 
@@ -122,4 +122,4 @@ def substitution_attack(victim: Any, resources: Any, transformation: WordSwap, s
 
 def build_random(victim: Any, resources: Any, options: AttackOptions) -> Attack:
     """Build the control attack of `attacks/random.py`."""
-    return substitution_attack(victim, resources, swaps(resources, options), RandomSubstitution(options))
+    return substitution_attack(victim, resources, make_transformation(resources, options), RandomSubstitution(options))

@@ -9,7 +9,7 @@ html      puts data, scripts and styles into one file, with a content security p
 from __future__ import annotations
 
 from rbench.report.collect import collect
-from rbench.report.data import Report
-from rbench.report.html import page
+from rbench.report.data import RunReport
+from rbench.report.html import render_page
 
-__all__ = ["Report", "collect", "page"]
+__all__ = ["RunReport", "collect", "render_page"]

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from rbench.schema import Strict
 
-Key = tuple[str, str, str, str]
+HeatKey = tuple[str, str, str, str]
 """Attack, encoder, strategy and task of a cell. What a victim is before attacks has an empty attack, and an average an
 empty task."""
 
 
-class Fact(Strict):
+class PageFact(Strict):
     """A line of the header or of the provenance: what it is called, and what it is."""
 
     name: str
@@ -37,7 +37,7 @@ class ClaimChip(Strict):
 class HeatCell(Strict):
     """One number of a table of attacks."""
 
-    key: Key
+    key: HeatKey
     value: float | None
     """At full precision; shares are in 0..1."""
     shown: str
@@ -74,7 +74,7 @@ class HeatMetric(Strict):
     cells: tuple[HeatCell, ...]
 
 
-class Laid(Strict):
+class RenderedTable(Strict):
     """The table of a measure, as `rbench table` lays it out."""
 
     label: str
@@ -105,7 +105,7 @@ class BudgetCurve(Strict):
     """The success rate of one cell by what an attack may spend."""
 
     by: Literal["queries", "words"]
-    key: Key
+    key: HeatKey
     n: int
     flagged: bool = False
     points: tuple[CurvePoint, ...]
@@ -121,7 +121,7 @@ class SeriesLine(Strict):
     values: tuple[float, ...]
 
 
-class Drawing(Strict):
+class FigureImage(Strict):
     """A figure of the RUN's suite, as an image that the page holds."""
 
     label: str
@@ -133,7 +133,7 @@ class Drawing(Strict):
     """The SVG as a data URI."""
 
 
-class Quality(Strict):
+class SimilarityScore(Strict):
     """The score of an encoder on similarity, as the table `sts` prints it: the average, or the only task's."""
 
     encoder: str
@@ -164,7 +164,7 @@ class PairCell(Strict):
     smallest: str
 
 
-class Pair(Strict):
+class ComparedPair(Strict):
     """A comparison of two encoders, or of two strategies of the only one; or why there is none."""
 
     one: str
@@ -174,7 +174,7 @@ class Pair(Strict):
     missing: str = ""
 
 
-class Names(Strict):
+class PageNames(Strict):
     """The names of the RUN in the order of tables, and the titles that stand for some of them."""
 
     encoders: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class Names(Strict):
     """The names of a task's labels."""
 
 
-class Sampled(Strict):
+class ExampleSample(Strict):
     """Which examples the page holds."""
 
     shown: int = 0
@@ -200,36 +200,36 @@ class Sampled(Strict):
     """What a reader must know of it; empty: all examples are there, with their texts."""
 
 
-class Report(Strict):
+class RunReport(Strict):
     """All that the page shows, but the examples, which are packed apart."""
 
     title: str
     suite: str
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[PageFact, ...] = ()
     claims: tuple[ClaimChip, ...] = ()
     notes: tuple[str, ...] = ()
     """Of several RUNs: where they differ, and what is left out."""
     flags: tuple[str, ...] = ()
-    names: Names = Names()
+    names: PageNames = PageNames()
     attacked: bool = True
     """Whether the suite has attacks. Without them the page has no parts for their numbers."""
     metrics: tuple[HeatMetric, ...] = ()
     curves: tuple[BudgetCurve, ...] = ()
     series: tuple[SeriesLine, ...] = ()
-    quality: tuple[Quality, ...] = ()
-    tables: tuple[Laid, ...] = ()
-    figures: tuple[Drawing, ...] = ()
-    pairs: tuple[Pair, ...] = ()
-    sampled: Sampled = Sampled()
-    provenance: tuple[Fact, ...] = ()
-    packages: tuple[Fact, ...] = ()
+    quality: tuple[SimilarityScore, ...] = ()
+    tables: tuple[RenderedTable, ...] = ()
+    figures: tuple[FigureImage, ...] = ()
+    pairs: tuple[ComparedPair, ...] = ()
+    sampled: ExampleSample = ExampleSample()
+    provenance: tuple[PageFact, ...] = ()
+    packages: tuple[PageFact, ...] = ()
     suite_json: str = ""
     """The suite as the plan holds it, as JSON."""
     commands: tuple[str, ...] = ()
     """By RUN, what makes it again."""
     bibtex: str = ""
-    licences: tuple[Fact, ...] = ()
-    missing: tuple[Fact, ...] = ()
+    licences: tuple[PageFact, ...] = ()
+    missing: tuple[PageFact, ...] = ()
     """The parts that are not there, each with the reason and what to do."""
 
 
@@ -248,7 +248,7 @@ class RunPage(Strict):
     """How many jobs are done, of how many."""
     version: str
     """The versions of rbench that made its records."""
-    missing: tuple[Fact, ...] = ()
+    missing: tuple[PageFact, ...] = ()
     """What the page lacks, with the reason and what to do."""
 
     @property

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from rbench.report.data import Key, Sampled
+from rbench.report.data import ExampleSample, HeatKey
 from rbench.schema import Outcome, Step
-from rbench.system.changes import changes
+from rbench.system.changes import iter_changes
 from rbench.tables import Results
 from rbench.tables.aggregate import attacked
 
@@ -29,10 +29,10 @@ FIELDS = (
 
 
 @dataclass(frozen=True)
-class One:
+class AttackedExample:
     """An attacked example."""
 
-    key: Key
+    key: HeatKey
     seed: int
     training: int | None
     outcome: Outcome
@@ -44,15 +44,17 @@ class One:
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedExamples:
     """The examples of a page: base64 of a gzip of JSON, and what is among them."""
 
     content: str
-    sampled: Sampled
-    chosen: tuple[One, ...]
+    sampled: ExampleSample
+    chosen: tuple[AttackedExample, ...]
 
 
-def packed(results: Results, *, texts: bool, most: int = MOST, most_bytes: int = MOST_BYTES) -> Packed:
+def choose_and_pack(
+    results: Results, *, texts: bool, most_examples: int = MOST, most_bytes: int = MOST_BYTES
+) -> PackedExamples:
     """Choose and pack the examples of a RUN; with fewer of them where they take too many bytes.
 
     Args:
@@ -61,128 +63,140 @@ def packed(results: Results, *, texts: bool, most: int = MOST, most_bytes: int =
     Raises:
         StoreError: the RUN has no attacks.
     """
-    every = read(results)
-    there = texts and any(one.outcome.original is not None for one in every)
+    examples = read_examples(results)
+    has_texts = texts and any(example.outcome.original is not None for example in examples)
     while True:
-        chosen, differing = sample(every, most)
-        content = pack(chosen, texts=there)
+        chosen, differing = sample_examples(examples, most_examples)
+        content = pack_examples(chosen, texts=has_texts)
         if len(content) <= most_bytes or len(chosen) < 2:
             break
-        most = min(most, len(chosen)) * min(9, 10 * most_bytes // len(content)) // 10 or 1
-    found = Sampled(shown=len(chosen), total=len(every), differing=differing, texts=there)
-    return Packed(content, found.model_copy(update={"said": _said(found, wanted=texts)}), tuple(chosen))
+        # The next try has the share that should fit, in tenths rounded down, and nine tenths at most.
+        most_examples = min(most_examples, len(chosen)) * min(9, 10 * most_bytes // len(content)) // 10 or 1
+    sampled = ExampleSample(shown=len(chosen), total=len(examples), differing=differing, texts=has_texts)
+    return PackedExamples(
+        content, sampled.model_copy(update={"said": _sample_note(sampled, texts_wanted=texts)}), tuple(chosen)
+    )
 
 
-def read(results: Results) -> list[One]:
+def read_examples(results: Results) -> list[AttackedExample]:
     """Return all attacked examples of complete jobs. Those of the same text stand together, so that they pack well."""
-    every = [
-        One(sample.cell.key, sample.run.job.seed, sample.run.train_seed, outcome)
+    examples = [
+        AttackedExample(sample.cell.key, sample.run.job.seed, sample.run.train_seed, outcome)
         for sample in attacked(results)
         for outcome in sample.outcomes
     ]
-    return sorted(every, key=lambda one: (one.key[3], one.outcome.example_id))
+    return sorted(examples, key=lambda example: (example.key[3], example.outcome.example_id))
 
 
-def sample(every: Sequence[One], most: int) -> tuple[list[One], int]:
-    """Return at most `most` examples in their order, and how many are there because encoders differ on them.
+def sample_examples(examples: Sequence[AttackedExample], most_examples: int) -> tuple[list[AttackedExample], int]:
+    """Return at most `most_examples` examples in their order, and how many are there because encoders differ on them.
 
     First come the examples that fell with one encoder and not with another. The others are drawn from each cell and
     status in proportion, by a fixed seed.
     """
-    if len(every) <= most:
-        return list(every), 0
+    if len(examples) <= most_examples:
+        return list(examples), 0
     statuses: dict[tuple[str, str, str, int, str], set[str]] = {}
-    for one in every:
-        statuses.setdefault(one.unit, set()).add(one.outcome.status)
-    differ = [i for i, one in enumerate(every) if {"succeeded", "failed"} <= statuses[one.unit]]
+    for example in examples:
+        statuses.setdefault(example.unit, set()).add(example.outcome.status)
+    differing = [i for i, example in enumerate(examples) if {"succeeded", "failed"} <= statuses[example.unit]]
+    # A fixed seed, so that the page of an unchanged RUN has the same bytes.
     draw = random.Random(0)
-    first = sorted(draw.sample(differ, most)) if len(differ) > most else differ
+    first = sorted(draw.sample(differing, most_examples)) if len(differing) > most_examples else differing
     taken = set(first)
-    strata: dict[tuple[Key, str], list[int]] = {}
-    for i, one in enumerate(every):
+    strata: dict[tuple[HeatKey, str], list[int]] = {}
+    for i, example in enumerate(examples):
         if i not in taken:
-            strata.setdefault((one.key, one.outcome.status), []).append(i)
-    left, rest = most - len(first), len(every) - len(first)
+            strata.setdefault((example.key, example.outcome.status), []).append(i)
+    room, others = most_examples - len(first), len(examples) - len(first)
     for stratum in strata.values():
-        taken.update(draw.sample(stratum, left * len(stratum) // rest))
-    return [every[i] for i in sorted(taken)], len(first)
+        # Rounded down in each stratum, so a few fewer than `most` may be chosen, and never more.
+        taken.update(draw.sample(stratum, room * len(stratum) // others))
+    return [examples[i] for i in sorted(taken)], len(first)
 
 
-def pack(chosen: Sequence[One], *, texts: bool) -> str:
+def pack_examples(chosen: Sequence[AttackedExample], *, texts: bool) -> str:
     """Return examples as base64 of a gzip of JSON: `{"fields": [...], "cells": [...], "rows": [[...], ...]}`."""
-    cells = {key: i for i, key in enumerate(dict.fromkeys(one.key for one in chosen))}
-    rows = [_row(one, cells[one.key], texts=texts) for one in chosen]
+    cells = {key: i for i, key in enumerate(dict.fromkeys(example.key for example in chosen))}
+    rows = [_packed_row(example, cells[example.key], texts=texts) for example in chosen]
     content = json.dumps(
         {"fields": FIELDS, "cells": list(cells), "rows": rows}, ensure_ascii=False, separators=(",", ":")
     )
     return base64.b64encode(gzip.compress(content.encode("utf-8", "surrogatepass"), 9, mtime=0)).decode("ascii")
 
 
-def _row(one: One, cell: int, *, texts: bool) -> list[Any]:
-    o = one.outcome if texts else one.outcome.without_texts()  # an error may quote a text
-    scored = o.gold is not None or o.original_score is not None
-    numbers = (
-        (o.gold, o.original_score, o.perturbed_score)
-        if scored
-        else (o.label, o.original_prediction, o.perturbed_prediction)
-    )
+def _packed_row(example: AttackedExample, cell: int, *, texts: bool) -> list[Any]:
+    outcome = example.outcome if texts else example.outcome.without_texts()  # an error may quote a text
+    is_scored = outcome.gold is not None or outcome.original_score is not None
+    numbers: tuple[float | None, ...] = (outcome.label, outcome.original_prediction, outcome.perturbed_prediction)
+    if is_scored:
+        numbers = (outcome.gold, outcome.original_score, outcome.perturbed_score)
     return [
-        *(cell, one.seed, one.training, o.example_id, o.status, o.skip_reason or o.error, *numbers),
-        *(o.num_queries, o.num_words, o.num_words_changed),
-        None if o.similarity is None else round(o.similarity, 4),
-        o.oracle_label,
-        _drop(o),
-        [list(_pieces(*pair)) for pair in _columns(o)] if texts and o.original is not None else None,
-        [_step(step) for step in o.steps] if texts and o.original is not None and o.steps is not None else None,
+        *(
+            cell,
+            example.seed,
+            example.training,
+            outcome.example_id,
+            outcome.status,
+            outcome.skip_reason or outcome.error,
+            *numbers,
+        ),
+        *(outcome.num_queries, outcome.num_words, outcome.num_words_changed),
+        None if outcome.similarity is None else round(outcome.similarity, 4),
+        outcome.oracle_label,
+        _score_drop(outcome),
+        [list(_text_pieces(*pair)) for pair in _column_texts(outcome)]
+        if texts and outcome.original is not None
+        else None,
+        [_packed_step(step) for step in outcome.steps]
+        if texts and outcome.original is not None and outcome.steps is not None
+        else None,
     ]
 
 
-def _drop(o: Outcome) -> float | None:
+def _score_drop(outcome: Outcome) -> float | None:
     """Return how far an attack moved the victim's score: by how much less probable it holds the true label, how much
     larger the error of a similarity score is, or how much nDCG fell. None where the outcome does not say it."""
-    if o.original_score is not None and o.perturbed_score is not None:
-        if o.gold is not None:
-            return round(abs(o.perturbed_score - o.gold) - abs(o.original_score - o.gold), 4)
-        return round(o.original_score - o.perturbed_score, 4)
-    return round(o.steps[0].score - o.steps[-1].score, 4) if o.steps else None
+    if outcome.original_score is not None and outcome.perturbed_score is not None:
+        if outcome.gold is not None:
+            return round(abs(outcome.perturbed_score - outcome.gold) - abs(outcome.original_score - outcome.gold), 4)
+        return round(outcome.original_score - outcome.perturbed_score, 4)
+    return round(outcome.steps[0].score - outcome.steps[-1].score, 4) if outcome.steps else None
 
 
-def _step(step: Step) -> tuple[Any, ...]:
+def _packed_step(step: Step) -> tuple[Any, ...]:
     """Return the victim's answer and the changes as (column, start, length, new): words, not whole texts."""
-    changes = [(one.column, one.start, one.end - one.start, one.new) for one in step.changes]
-    return step.score, step.prediction, changes
+    packed_changes = [(change.column, change.start, change.end - change.start, change.new) for change in step.changes]
+    return step.score, step.prediction, packed_changes
 
 
-def _columns(outcome: Outcome) -> Iterator[tuple[str, str]]:
+def _column_texts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Yield each column's text before and after."""
     before = outcome.original or ()
     yield from zip(before, outcome.perturbed or before, strict=True)
 
 
-def _pieces(original: str, perturbed: str) -> Iterator[str | tuple[str, str]]:
+def _text_pieces(original: str, perturbed: str) -> Iterator[str | tuple[str, str]]:
     """Yield the pieces of a text in order: a text where nothing changed, else (old, new)."""
     if original == perturbed:
         yield original
         return
-    for same, group in groupby(changes(original, perturbed), key=lambda pair: pair[0] == pair[1]):
+    for same, group in groupby(iter_changes(original, perturbed), key=lambda pair: pair[0] == pair[1]):
         if same:
             yield "".join(old for old, _ in group)
         else:
             yield from group
 
 
-def _said(found: Sampled, *, wanted: bool) -> str:
-    said = []
-    if found.shown < found.total:
-        said.append(
-            f"A sample of {found.shown:,} of {found.total:,} examples: {found.differing:,} on which encoders differ, "
-            "and others in proportion to the number of each cell and status. All are in the parquet file beside the "
-            "report."
+def _sample_note(sampled: ExampleSample, *, texts_wanted: bool) -> str:
+    sentences = []
+    if sampled.shown < sampled.total:
+        sentences.append(
+            f"A sample of {sampled.shown:,} of {sampled.total:,} examples: {sampled.differing:,} on which encoders "
+            "differ, and others in proportion to the number of each cell and status. All are in the parquet file "
+            "beside the report."
         )
-    if not found.texts and found.total:
-        said.append(
-            "Texts are left out (--no-texts)."
-            if not wanted
-            else "The RUN keeps no texts. A run without --no-texts keeps them."
-        )
-    return " ".join(said)
+    if not sampled.texts and sampled.total:
+        kept = "The RUN keeps no texts. A run without --no-texts keeps them."
+        sentences.append(kept if texts_wanted else "Texts are left out (--no-texts).")
+    return " ".join(sentences)

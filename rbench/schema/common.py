@@ -1,6 +1,7 @@
 """Types that several modules share: names of stages, kinds and metrics, numbers with ranges, and the base model.
 
-`Served` and `Embeddings` say what is behind HTTP. `Health` is what a training, a fine-tuning or an attack says about
+`ServerSettings` and `EmbeddingsEndpoint` say what is behind HTTP. `Health` is what a training, a fine-tuning or an
+attack says about
 itself: whether it could teach or show anything.
 """
 
@@ -21,7 +22,7 @@ MeasureOf = Literal["encoders", "victims", "trainings", "attacks", "tasks"]
 Stored = Literal["outcomes", "predictions", "rows"]
 """The files that may lie beside a record."""
 Pooling = Literal["cls", "cls+mlp", "mean", "first-last-mean", "last", "weighted-mean", "max", "sqrt-mean"]
-"""How a text's vector is made of its tokens' (`rbench.encoders.sentence.pool`)."""
+"""How a text's vector is made of its tokens' (`rbench.encoders.sentence.pool_states`)."""
 Dtype = Literal["float32", "bfloat16", "float16", "auto"]
 """The type of a network's weights; auto: as its folder has them."""
 Attention = Literal["sdpa", "eager", "flash_attention_2"]
@@ -136,14 +137,14 @@ Flag = Literal[
 FLAGS: tuple[Flag, ...] = get_args(Flag)
 
 
-class Measured(Strict):
+class MeasuredStep(Strict):
     """Values that were measured at one step of a training, by name."""
 
     step: Count
     values: dict[str, float]
 
 
-class Raised(Strict):
+class RaisedFlag(Strict):
     """A flag, and the numbers that raised it, in words."""
 
     flag: Flag
@@ -154,11 +155,11 @@ class Raised(Strict):
 class Health(Strict):
     """The health of what a job made. docs/health.md derives the thresholds of the flags."""
 
-    series: tuple[Measured, ...] = ()
+    series: tuple[MeasuredStep, ...] = ()
     """A short series of measurements in the order of steps; empty for what takes no steps."""
     values: dict[str, float] = {}
     """What was measured once, at the end, by name."""
-    flags: tuple[Raised, ...] = ()
+    flags: tuple[RaisedFlag, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ class Variants(Strict):
         return {**(chosen.options if chosen is not None else {}), **value}
 
 
-class Served(Checked):
+class ServerSettings(Checked):
     """A server, and how it may be asked."""
 
     url: str
@@ -277,7 +278,7 @@ class Served(Checked):
         return url
 
 
-class Embeddings(Served):
+class EmbeddingsEndpoint(ServerSettings):
     """An encoder behind an endpoint that answers as OpenAI's `/v1/embeddings` does: texts in, a vector for each out."""
 
     model: str
@@ -295,7 +296,7 @@ class Embeddings(Served):
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 0.001
     """How far from 1 the cosine of two vectors of the same text may be, and the ratio of their lengths."""
 
-    COSMETIC = frozenset({"headers", "key", "batch_size", "encoding", "tolerance"} | Served.COSMETIC - {"url"})
+    COSMETIC = frozenset({"headers", "key", "batch_size", "encoding", "tolerance"} | ServerSettings.COSMETIC - {"url"})
     # Of the same model another server may have other weights, so the URL stays in keys.
     OPTIONAL = frozenset({"dimensions", "version"})
     CREDENTIALS = "`key` and `headers`"

@@ -17,7 +17,7 @@ from rbench.schema.common import (
     Checked,
     Count,
     Dtype,
-    Embeddings,
+    EmbeddingsEndpoint,
     Flag,
     Pooling,
     Positive,
@@ -80,13 +80,21 @@ class HubData(HubSource, Checked):
     def sources(self) -> tuple[HubData, ...]:
         """The data sets that hold the splits, this one first. None of them names an `elsewhere`."""
         others = [
-            HubData(splits={part: one.split}, **one.model_dump(exclude={"split"}))
-            for part, one in self.elsewhere.items()
+            HubData(splits={part: source.split}, **source.model_dump(exclude={"split"}))
+            for part, source in self.elsewhere.items()
         ]
         return (self.model_copy(update={"elsewhere": {}}), *others)
 
 
-class Part(Checked):
+class Origin(Strict):
+    """The data set of the hub that rbench, or mteb, copied into the cache."""
+
+    id: str
+    revision: str
+    config: str | None = None
+
+
+class TaskPart(Checked):
     """One source of a task that is made of several, such as a round of ANLI. It may be absent."""
 
     name: str
@@ -208,7 +216,9 @@ class Training(Strict):
 class TaskSpec(Named, Checked):
     """A data set with a prediction target. `columns` names the text columns, in the order in which they are encoded."""
 
-    COSMETIC = Named.COSMETIC | {*("hub", "local", "sizes", "subsets", "training", "contrast", "parts", "ranking")}
+    COSMETIC = Named.COSMETIC | {
+        *("hub", "local", "origin", "sizes", "subsets", "training", "contrast", "parts", "ranking")
+    }
     # A job's key holds the hash of the rows, so it does not need to hold where they came from or how many there are.
     # The ids of rows name the part that they came from.
     OPTIONAL = frozenset({"scale"})
@@ -222,6 +232,8 @@ class TaskSpec(Named, Checked):
     is not known."""
     hub: HubData | None = None
     local: LocalData | None = None
+    origin: Origin | None = None
+    """What a suite named by `hf:` or `mteb:`, whose copy is `local` or `ranking`. Loading sets it."""
     generator: str | None = None
     """Name of a generator in rbench.mini. Such a task needs neither the hub nor a folder."""
     sizes: dict[Split, Positive] = {}
@@ -235,7 +247,7 @@ class TaskSpec(Named, Checked):
     """The contrast set of this task that `evaluate: [contrast]` means."""
     ranking: RankingData | None = None
     """Where the queries and documents of a task of the kind `ranking` are, if they are not generated."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TaskPart, ...] = ()
     """The sources of a task that is made of several, in place of `hub`, `local` and `generator`. Victims are scored on
     each part of the test split by itself."""
 
@@ -345,7 +357,7 @@ class EncoderSpec(Named, Checked):
     registry, a folder on the model search path, or a hub id (at `revision`). None: the embedded world's."""
     word_vectors: str | None = None
     """A file or folder on the model search path (GloVe, word2vec, vectors.npy with words.txt), or `mini`: our own."""
-    endpoint: Embeddings | None = None
+    endpoint: EmbeddingsEndpoint | None = None
     """Where vectors are asked for, as of OpenAI's `/v1/embeddings`. Such an encoder stays as it is: no training, no
     gradients, no layers."""
     layers: Positive | None = None
@@ -390,8 +402,8 @@ class EncoderSpec(Named, Checked):
         if self.endpoint is not None:
             fields = type(self).model_fields
             of_weights = ("pooling", "layers", "max_length", "train", "head", "revision", "include_prompt")
-            if said := [name for name in of_weights if getattr(self, name) != fields[name].default]:
-                yield f"an encoder behind an `endpoint` has no weights here; leave out `{said[0]}`"
+            if misplaced := [name for name in of_weights if getattr(self, name) != fields[name].default]:
+                yield f"an encoder behind an `endpoint` has no weights here; leave out `{misplaced[0]}`"
         if self.tokenizer is not None and not self.random_weights:
             yield (
                 "`tokenizer` goes with an `architecture` without `train`. Any other encoder reads with its base's "
@@ -429,7 +441,7 @@ class AttackSpec(Named):
     """An attack: a TextAttack recipe (a class name with parameters) or a Python file with options."""
 
     COSMETIC = Named.COSMETIC | {"queries_per_word"}
-    OPTIONAL = frozenset({"similarity", "ranking", "limits"})
+    OPTIONAL = frozenset({"similarity", "ranking", "limits", "put_back"})
 
     recipe: str | None = None
     """Class name in textattack.attack_recipes; None: the attack is a Python file."""
@@ -442,6 +454,9 @@ class AttackSpec(Named):
     max_words: Positive | None = None
     """Maximum number of words changed in one text; None: the recipe as published."""
     query_budget: Positive | None = None
+    put_back: bool = False
+    """Whether changed words are put back after a success while it still succeeds (`rbench.recipes.putting_back`); these
+    queries count. False: outcomes are TextAttack's."""
     parameters: dict[str, Any] = {}
     """For a recipe, `Component.parameter: value`; for a Python file, the fields of its Options."""
     queries_per_word: Annotated[float, Field(gt=0)] = 5.0
@@ -465,7 +480,7 @@ class AttackSpec(Named):
             return None
 
 
-class Source(Strict):
+class ResourceSource(Strict):
     """The source of one resource: `kind` names a loader, `name` what it loads (for example a folder or a hub id)."""
 
     kind: str
@@ -476,18 +491,18 @@ class Source(Strict):
 class ResourceSet(Named):
     """The word vectors, synonyms, masked LM, sentence encoder, POS tagger and stop words that attacks use."""
 
-    word_vectors: Source | None = None
-    synonyms: Source | None = None
-    masked_lm: Source | None = None
-    sentence_encoder: Source | None = None
-    pos_tagger: Source | None = None
-    stopwords: Source | None = None
+    word_vectors: ResourceSource | None = None
+    synonyms: ResourceSource | None = None
+    masked_lm: ResourceSource | None = None
+    sentence_encoder: ResourceSource | None = None
+    pos_tagger: ResourceSource | None = None
+    stopwords: ResourceSource | None = None
 
     @property
-    def sources(self) -> dict[ResourceKind, Source]:
+    def sources(self) -> dict[ResourceKind, ResourceSource]:
         """The source of each kind of resource that the set has."""
-        found = {kind: getattr(self, kind) for kind in RESOURCE_KINDS}
-        return {kind: source for kind, source in found.items() if source is not None}
+        by_kind = {kind: getattr(self, kind) for kind in RESOURCE_KINDS}
+        return {kind: source for kind, source in by_kind.items() if source is not None}
 
     def only(self, kinds: Collection[ResourceKind]) -> ResourceSet:
         """Return the set with these kinds of resources only, so that a job's key holds nothing that it does not
@@ -495,7 +510,7 @@ class ResourceSet(Named):
         return ResourceSet(name=self.name, **{kind: getattr(self, kind) for kind in kinds})
 
 
-def base_of(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:
+def base_encoder(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> EncoderSpec | None:
     """Return the encoder that is the base of `spec`; None if the base is a folder or hub id, or if there is none.
 
     An encoder may have the name of the folder or hub id that it loads. Then its base is the folder or hub id.
@@ -503,14 +518,14 @@ def base_of(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> EncoderSp
     return encoders.get(spec.base) if spec.base is not None and spec.base != spec.name else None
 
 
-def bases(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> Iterator[EncoderSpec]:
+def iter_bases(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> Iterator[EncoderSpec]:
     """Yield the encoder itself, then its base, then the base of that, as long as they are in `encoders`; each once.
 
     If bases form a circle, the walk ends with the last encoder before the circle closes.
     """
-    seen: set[str] = set()
-    here: EncoderSpec | None = spec
-    while here is not None and here.name not in seen:
-        seen.add(here.name)
-        yield here
-        here = base_of(here, encoders)
+    visited: set[str] = set()
+    current: EncoderSpec | None = spec
+    while current is not None and current.name not in visited:
+        visited.add(current.name)
+        yield current
+        current = base_encoder(current, encoders)

@@ -1,7 +1,7 @@
 """The base of everything that a Python file of a kind found by name defines: a measure, a metric, a kind of noise ...
 
 Such a file holds one class. The base of its kind has the members that it may state, each with its type, its default and
-what it means, so that an editor completes them, and mypy and `rbench.config.code.checked` check them.
+what it means, so that an editor completes them, and mypy and `rbench.config.code.open_checked` check them.
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class VictimJob(Strict):
     """Content hash of the model's files; of a function or an endpoint, of its answers to a fixed probe."""
     task: TaskSpec
     data_fingerprint: str
-    max_validation: Positive | None = None
-    """Maximum number of validation rows that are scored; None: all."""
+    max_validation: Count | None = None
+    """Maximum number of validation rows that are scored; None: all; 0: it is opened and not scored."""
     versions: dict[str, int] = {}
     """VERSIONs above 1 of the code of rbench behind it, by name."""
 
@@ -155,7 +155,8 @@ class MeasureJob(Strict):
     """Content hash of what is read: of the task's rows or of that split, or of the set. For a set that is made in the
     same RUN: that of the task's rows."""
     set: ContrastSpec | AdversarialSet | None = None
-    """Of a measure of victims: the set that they classify; None for rows of the task."""
+    """Of a measure of victims: the set that they classify; None for rows of the task. Of a measure of attacks: the
+    contrast set that it reads beside the attacked texts."""
     attack: str | None = None
     """Of a measure of attacks: the attack's label; None for others."""
     encoders: tuple[str, ...] = ()
@@ -169,7 +170,7 @@ class MeasureJob(Strict):
     encoder_fingerprint: str | None = None
     """Content hash of the encoder's weights, where no job makes them."""
     resources: ResourceSet | None = None
-    """Of a measure of encoders: the resources of the suite's resource set that it needs; None for none."""
+    """Of a measure of encoders or attacks: the resources of the suite's resource set that it needs; None for none."""
     resource_fingerprints: dict[str, str] = {}
     source: str = ""
     """The sha256 of the module's source, where a user added it."""
@@ -436,8 +437,6 @@ def content_key(value: Any) -> str:
         text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
         wrong = [(place, number) for place, number in _numbers(content, ()) if not math.isfinite(number)]
-        if not wrong:
-            raise
         place, number = wrong[0]
         raise SuiteError(f"`{'.'.join(place)}` is {number}, which is no number that can be set") from error
     return hashlib.sha256(text.encode()).hexdigest()

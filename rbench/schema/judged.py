@@ -70,7 +70,7 @@ class Answer(Strict):
     """How long the item was on the screen; None where that was not measured."""
 
 
-class Said(Strict):
+class ProxyAnswer(Strict):
     """What a proxy said of one success."""
 
     example: str
@@ -86,11 +86,11 @@ class Proxy(Strict):
     name: str
     mark: str
     """A hash of what decides its answers: what was asked, and the weights, or the version of a function or server."""
-    said: dict[str, tuple[Said, ...]]
+    said: dict[str, tuple[ProxyAnswer, ...]]
     """By the key of the attack job."""
 
 
-class Judged(Strict):
+class HumanJudgements(Strict):
     """All that people said of a RUN's texts: the file judged.json of a RUN."""
 
     sheet: Sheet
@@ -111,15 +111,15 @@ class Judged(Strict):
     @cached_property
     def by_item(self) -> Mapping[str, list[Answer]]:
         """The answers to each item that has any."""
-        found: dict[str, list[Answer]] = {}
+        by_id: dict[str, list[Answer]] = {}
         for answer in self.answers:
-            found.setdefault(answer.item, []).append(answer)
-        return found
+            by_id.setdefault(answer.item, []).append(answer)
+        return by_id
 
     @cached_property
     def _by_job(self) -> Mapping[str, list[tuple[str, Item, list[Answer]]]]:
-        found: dict[str, list[tuple[str, Item, list[Answer]]]] = {}
+        by_key: dict[str, list[tuple[str, Item, list[Answer]]]] = {}
         for item in self.sheet.items:
             for key, example in item.uses if item.repeats is None and item.id in self.by_item else ():
-                found.setdefault(key, []).append((example, item, self.by_item[item.id]))
-        return found
+                by_key.setdefault(key, []).append((example, item, self.by_item[item.id]))
+        return by_key

@@ -14,7 +14,7 @@ from rbench.schema.jobs import Job
 
 SkipReason = Literal["no words", "empty sentence", "gold outside the scale"]
 
-PROBED = 8
+PROBED_TEXTS = 8
 """Number of fixed texts whose vectors make the signature of an encoder behind an endpoint."""
 TIMED_OUT = "TimedOut"
 """The kind of error of an example that took longer than --max-seconds."""
@@ -28,8 +28,8 @@ def error_kind(error: str) -> str:
     >>> error_kind("ValueError: no word in 'a fine film'")
     'ValueError'
     """
-    found = _EXCEPTION.match(error_line(error))
-    return found[0] if found else "error"
+    matched = _EXCEPTION.match(error_line(error))
+    return matched[0] if matched else "error"
 
 
 def error_line(error: str) -> str:
@@ -65,7 +65,9 @@ class Step(Strict):
 
     def without_texts(self) -> Step:
         """Return the step with the places of its changes, without their words."""
-        return self.model_copy(update={"changes": tuple(one.model_copy(update={"new": None}) for one in self.changes)})
+        return self.model_copy(
+            update={"changes": tuple(change.model_copy(update={"new": None}) for change in self.changes)}
+        )
 
 
 class Outcome(Strict):
@@ -214,8 +216,8 @@ class Provenance(Strict):
             return True
         # Where two vectors turn by an angle each, their cosine moves by at most the sum of both angles.
         turned, pairs = 2 * math.sqrt(2 * tolerance) + 1e-4, list(zip(self.signature, other, strict=True))
-        return any(abs(a - b) > tolerance * max(abs(a), abs(b)) + 1e-4 for a, b in pairs[:PROBED]) or any(
-            abs(a - b) > turned for a, b in pairs[PROBED:]
+        return any(abs(a - b) > tolerance * max(abs(a), abs(b)) + 1e-4 for a, b in pairs[:PROBED_TEXTS]) or any(
+            abs(a - b) > turned for a, b in pairs[PROBED_TEXTS:]
         )
 
 

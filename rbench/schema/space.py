@@ -1,6 +1,6 @@
 """A space of substitutions: which texts an attack may make of a text, whatever the victim and the search.
 
-`Known` is what is known to fool a victim in a space: an entry of the file that `rbench judge best` keeps.
+`ObservedByCell` is what is known to fool a victim in a space: an entry of the file that `rbench judge best` keeps.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ Text = Annotated[tuple[str, ...], Field(min_length=1, max_length=16)]
 Key = tuple[str, str, str]
 
 
-class Known(Checked):
+class KnownAdversarial(Checked):
     """The text with the fewest words replaced that is known to change a victim's prediction, in a declared space."""
 
     victim: Name
@@ -74,9 +74,9 @@ class Known(Checked):
     unverifiable: bool = False
     """Whether it is a function or an endpoint: nobody can say that another one of the same name is the same."""
     text: Hash
-    """`hash_of` the original and its label."""
+    """`text_hash` the original and its label."""
     space: Hash
-    """`place_of` the space."""
+    """`space_place` the space."""
     label: Count
     original: Text
     adversarial: Text
@@ -93,18 +93,18 @@ class Known(Checked):
         return self.victim, self.text, self.space
 
     def wrong(self) -> Iterator[str]:
-        if self.text != hash_of(self.original, self.label):
+        if self.text != text_hash(self.original, self.label):
             yield "`text` is not the hash of the original and its label"
         if len(self.adversarial) != len(self.original) or self.adversarial == self.original:
             yield "`adversarial` is no changed text with the columns of the original"
 
 
-def hash_of(original: Sequence[str], label: int) -> str:
+def text_hash(original: Sequence[str], label: int) -> str:
     """Return the hash of a text's columns and its label, 64 hex digits."""
     return sha256(json.dumps([*original, label]).encode()).hexdigest()
 
 
-def place_of(space: Space, resources: Mapping[str, str], protected: Sequence[str]) -> str:
+def space_place(space: Space, resources: Mapping[str, str], protected: Sequence[str]) -> str:
     """Return the fingerprint of what texts a space has: of the declared space, its resources and protected columns.
 
     Args:

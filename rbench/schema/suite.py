@@ -52,14 +52,14 @@ class Choice(Strict):
     @model_validator(mode="before")
     @classmethod
     def _from_sugar(cls, value: Any) -> Any:
-        return _spelt_out(value)
+        return _spell_out(value)
 
     @property
     def label(self) -> str:
         """The choice's name in tables and folders, for example `bertattack` or `bertattack[max_words=10]`."""
         if not self.options:
             return self.name
-        return self.name + "[" + ",".join(f"{k}={_written(v)}" for k, v in sorted(self.options.items())) + "]"
+        return self.name + "[" + ",".join(f"{k}={_write_value(v)}" for k, v in sorted(self.options.items())) + "]"
 
     def on(self, task: str) -> Choice:
         """Return the choice with the options that its option `by_task` has for this task in place of the others."""
@@ -84,16 +84,14 @@ class Strategy(Choice):
     @model_validator(mode="before")
     @classmethod
     def _of_encoders(cls, value: Any) -> Any:
-        value = _spelt_out(value)
+        value = _spell_out(value)
         options = value.get("options") if isinstance(value, Mapping) else None
         if not isinstance(options, Mapping) or ENCODERS not in options:
             return value
         named = options[ENCODERS]
-        named = [cls.named(one) for one in (named if isinstance(named, list | tuple) else [named])]
-        if strange := [one for one in named if not isinstance(one, str)]:
-            raise ValueError(f"`{ENCODERS}` lists encoders by name, such as [minilm], and has {strange[0]!r}")
-        rest = {key: own for key, own in options.items() if key != ENCODERS}
-        return {**value, "options": rest, ENCODERS: named}
+        named = [cls.named(encoder) for encoder in (named if isinstance(named, list | tuple) else [named])]
+        other_options = {key: option for key, option in options.items() if key != ENCODERS}
+        return {**value, "options": other_options, ENCODERS: named}
 
     @property
     def choice(self) -> Choice:
@@ -110,7 +108,7 @@ class Strategy(Choice):
         return self.encoders is None or encoder in self.encoders
 
 
-def _spelt_out(value: Any) -> Any:
+def _spell_out(value: Any) -> Any:
     """Return `{name: ..., options: ...}` for the short forms of a choice. Other values are returned as they are."""
     if isinstance(value, str):
         return {"name": value}
@@ -124,12 +122,12 @@ def _spelt_out(value: Any) -> Any:
     return value
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     """Write an option's value as YAML on one line and without spaces: `true`, `[a,b]`, `{k:v}`."""
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{k}:{_written(v)}" for k, v in value.items()) + "}"
+        return "{" + ",".join(f"{k}:{_write_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(_write_value, value)) + "]"
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -162,7 +160,9 @@ class MeasureNeeds(Strict):
     splits: dict[str, tuple[str, ...]] = {}
     """By task, the splits without which the measure cannot be computed."""
     resources: tuple[ResourceKind, ...] = ()
-    """Of a measure of encoders: the kinds of resources that it needs."""
+    """Of a measure of encoders or attacks: the kinds of resources that it needs."""
+    contrast: bool = False
+    """Of a measure of victims or attacks: whether it reads the contrast set of its task."""
     files: tuple[str, ...] = ()
     """Kind and name of each file that its options name, such as `noise/typos`."""
     classes: bool = False
@@ -214,8 +214,8 @@ class Evaluation(EvaluationOptions):
     @property
     def label(self) -> str:
         """The evaluation's name in tables and folders, for example `stsb` or `stsb[split=validation]`."""
-        said = self.model_dump(exclude={"task"}, exclude_defaults=True)
-        return Choice(name=self.task, options=said).label
+        set_options = self.model_dump(exclude={"task"}, exclude_defaults=True)
+        return Choice(name=self.task, options=set_options).label
 
 
 class ContrastOptions(Strict):
@@ -250,7 +250,7 @@ class AdversarialOptions(Checked):
 
     def wrong(self) -> Iterator[str]:
         made = (self.victim, self.attack, self.finetune, self.seed)
-        if self.set is not None and any(one is not None for one in made):
+        if self.set is not None and any(making_value is not None for making_value in made):
             yield "`set` names a set that is there; `victim`, `attack`, `finetune` and `seed` make one"
         if self.set is None and (self.victim is None or self.attack is None):
             yield "expected `set`, the folder of a set, or `victim` and `attack`, which make one"
@@ -277,7 +277,7 @@ class ResourceChoice(Strict):
         if isinstance(value, str):
             return {"set": value}
         if isinstance(value, Mapping) and "profile" in value and "set" not in value:
-            return {"set" if key == "profile" else key: own for key, own in value.items()}
+            return {"set" if key == "profile" else key: inner for key, inner in value.items()}
         return value
 
 
@@ -314,8 +314,8 @@ class TableSpec(Checked):
             return {"metric": value}
         if not isinstance(value, Mapping) or "options" in value:
             return value
-        own = {key: value[key] for key in value if key in cls.model_fields}
-        return {**own, "options": {key: value[key] for key in value if key not in own}}
+        table_keys = {key: value[key] for key in value if key in cls.model_fields}
+        return {**table_keys, "options": {key: value[key] for key in value if key not in table_keys}}
 
     @property
     def label(self) -> str:
@@ -364,8 +364,8 @@ class Suite(Strict):
     attacks: tuple[Choice, ...] = ()
     evaluate: tuple[Choice, ...] = ()
     """STS tasks (with `EvaluationOptions`) that score the encoders without fine-tuning; `contrast` (with
-    `ContrastOptions`) for contrast sets and `adversarial` (with `AdversarialOptions`) for adversarial sets, which score
-    the victims; and measures (with their Options)."""
+    `ContrastOptions`) for contrast sets and `adversarial` (with `AdversarialTuningOptions`) for adversarial sets, which
+    score the victims; and measures (with their Options)."""
     measured: tuple[str, ...] = ()
     """The names under `evaluate` that are measures. Loading finds them; a file does not list them (`FOUND`)."""
     build: tuple[Choice, ...] = ()
@@ -384,8 +384,8 @@ class Suite(Strict):
     choice again. It changes no key."""
     resources: ResourceChoice = ResourceChoice(set="standard")
     training: dict[str, Any] = {}
-    """Overrides of the tasks' `Training`: for all tasks, or by task name one level down, with `default` for the tasks
-    that are not named."""
+    """Overrides of the tasks' `Training`: for all tasks, or by task name one level down, with `default` for the
+    tasks that are not named."""
     tables: tuple[TableSpec, ...] = ()
     """The tables printed at the end. The default is one for each measure: ASR of attacks, correlations of STS tasks,
     accuracies and consistency on contrast sets, and what `build` made."""
@@ -497,8 +497,8 @@ class SetFile(Strict):
 
     def named(self, name: str) -> AdversarialSet:
         """Return what a job's specification says of the set."""
-        own = {key: getattr(self, key) for key in ("encoder", "finetune", "attack", "seed", "victim")}
-        return AdversarialSet(name=name, **own)
+        origin = {key: getattr(self, key) for key in ("encoder", "finetune", "attack", "seed", "victim")}
+        return AdversarialSet(name=name, **origin)
 
 
 class AskedSet(Strict):

@@ -19,8 +19,9 @@ class TrainSpec(Strict):
     objective: str
     options: dict[str, Any] = {}
     by_task: dict[str, dict[str, Any]] = {}
-    """By the task on whose texts it trains: options of the objective and keys of `train` in place of those here. Jobs
-    hold the settings that this gives, not this."""
+    """Settings for the training on the texts of a task, by the task's name: options of the objective and keys of
+    `train`, which replace those above and below. A job holds the resulting settings and no `by_task`
+    (`for_corpus`)."""
     data: str
     epochs: Annotated[float, Field(gt=0)] | None = None
     steps: Positive | None = None
@@ -40,29 +41,34 @@ class TrainSpec(Strict):
     """An STS task, or several. The step with the highest Spearman correlation (the mean over several tasks) is kept.
     None: the last step is kept."""
     select_split: SelectSplit | dict[str, SelectSplit] = "validation"
-    """The split of the `select_by` tasks that is scored; by task, where they differ. The RobustSentEmbed paper selects
-    on `test`, by the average that its tables show; its public code takes test pairs of STS12 to 16, and development
-    pairs of the two other sets."""
+    """The split of the `select_by` tasks that is scored: one for all of them, or one for each by its name. The
+    RobustSentEmbed paper selects by the average over the test pairs of its seven tasks, as its tables show it. Its
+    public code scores test pairs of STS12 to STS16, and development pairs of the two others."""
     select_every: Positive = 125
-    """Steps between two scores; the last step is scored too. The SimCSE paper has 250 (Gao et al. 2021, appendix A),
-    its scripts 125."""
+    """Steps from one evaluation on the `select_by` tasks to the next; the last step is evaluated too. The SimCSE paper
+    has 250 (Gao et al. 2021, appendix A), its scripts 125."""
     patience: Positive | None = None
-    """Stop after this many scores in a row without a better one; None: train to the end."""
+    """Stop after this many evaluations in a row without a better score; None: train to the end."""
     seed: Count = 0
 
     @property
-    def selecting(self) -> tuple[str, ...]:
+    def selection_tasks(self) -> tuple[str, ...]:
         """The tasks of `select_by`, as a tuple; empty if it is None."""
-        return (self.select_by,) if isinstance(self.select_by, str) else self.select_by or ()
+        if isinstance(self.select_by, str):
+            return (self.select_by,)
+        return self.select_by or ()
 
-    def on(self, data: str) -> TrainSpec:
+    def for_corpus(self, data: str) -> TrainSpec:
         """Return the training on the texts of `data`, a task or a corpus, with the settings of `by_task` for it."""
-        own = self.by_task.get(data, {})
-        fields = {name: value for name, value in own.items() if name in TrainSpec.model_fields}
-        if "epochs" in fields:
-            fields.setdefault("steps", None)
-        options = {**self.options, **{name: value for name, value in own.items() if name not in fields}}
-        return TrainSpec.model_validate({**dict(self), **fields, "options": options, "data": data, "by_task": {}})
+        task_settings = self.by_task.get(data, {})
+        new_fields: dict[str, Any] = {}
+        new_options: dict[str, Any] = {}
+        for name, value in task_settings.items():
+            (new_fields if name in TrainSpec.model_fields else new_options)[name] = value
+        if "epochs" in new_fields:
+            new_fields.setdefault("steps", None)  # `steps` of the file would win over the task's `epochs`
+        options = {**self.options, **new_options}
+        return TrainSpec.model_validate({**dict(self), **new_fields, "options": options, "data": data, "by_task": {}})
 
     def scored_split(self, task: str) -> SelectSplit:
         """Return the split of a task of `select_by` that is scored."""
@@ -71,19 +77,22 @@ class TrainSpec(Strict):
 
     @property
     def scored_splits(self) -> str:
-        """Name the splits that are scored: `test`, or `test and validation`."""
-        return " and ".join(sorted({self.scored_split(task) for task in self.selecting}))
+        """The splits that are scored, in words: `test`, or `test and validation`."""
+        return " and ".join(sorted({self.scored_split(task) for task in self.selection_tasks}))
 
     @model_validator(mode="after")
-    def _splits_of_tasks(self) -> TrainSpec:
-        if isinstance(self.select_split, dict) and (strange := sorted({*self.select_split} - {*self.selecting})):
-            raise ValueError(f"select_split names {', '.join(strange)}, which select_by does not")
+    def _check_select_split(self) -> TrainSpec:
+        if isinstance(self.select_split, dict):
+            unselected = sorted({*self.select_split} - {*self.selection_tasks})
+            if unselected:
+                raise ValueError(f"select_split names {', '.join(unselected)}, which select_by does not")
         return self
 
     @field_validator("options")
     @classmethod
-    def _stored_form_of_resources(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Name the resource set as keys do: `{profile: mini}` for `{set: mini}` (`ResourceChoice`)."""
+    def _rename_resource_set(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Store `resources: {set: mini}` as `{profile: mini}`, the name that `set` had in older versions and has in
+        keys (`ResourceChoice`)."""
         choice = options.get("resources")
         if not isinstance(choice, dict) or "set" not in choice or "profile" in choice:
             return options
@@ -91,11 +100,12 @@ class TrainSpec(Strict):
 
     @field_validator("select_by")
     @classmethod
-    def _names_tasks(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
+    def _check_select_by(cls, value: str | tuple[str, ...] | None) -> str | tuple[str, ...] | None:
         if isinstance(value, tuple) and (not value or len(set(value)) < len(value)):
             raise ValueError("select_by must be a task, or a list of different tasks")
         return value
 
     def without_effect(self) -> frozenset[str]:
+        """The fields that change nothing beside the others, which keys leave out."""
         unused = () if self.select_by is not None else ("select_every", "patience", "select_split")
         return super().without_effect() | {*unused}

@@ -42,17 +42,21 @@ def labels(places: Iterable[str], taken: Collection[str]) -> dict[str, str]:
     depth = dict.fromkeys(parts, 1)
     forbidden = {name.casefold() for name in taken}
     while True:
-        made = {place: _joined(parts[place], n) for place, n in depth.items()}
-        uses = Counter(label.casefold() for label in made.values())
-        alike = [place for place, label in made.items() if uses[label.casefold()] > 1 or label.casefold() in forbidden]
+        label_by_place = {place: _joined(parts[place], n) for place, n in depth.items()}
+        uses = Counter(label.casefold() for label in label_by_place.values())
+        alike = [
+            place
+            for place, label in label_by_place.items()
+            if uses[label.casefold()] > 1 or label.casefold() in forbidden
+        ]
         longer = [place for place in alike if depth[place] < len(parts[place])]
         if not longer:
-            return made | _numbered(made, alike, forbidden)
+            return label_by_place | _numbered(label_by_place, alike, forbidden)
         for place in longer:
             depth[place] += 1
 
 
-def known_as(text: str, known: Collection[str]) -> str:
+def label_meant(text: str, known: Collection[str]) -> str:
     """Return the label among `known` that a place means, with options in brackets if any: `./mine[pooling=mean]`.
 
     Where none of them fits, or several do, return the text as it is. A path is not looked up: it stands for the label
@@ -64,8 +68,12 @@ def known_as(text: str, known: Collection[str]) -> str:
     parts = _parts(str(Path(head).resolve()) if head.startswith(".") else head)
     candidates = {_joined(parts, n).casefold() for n in range(1, max(len(parts), 1) + 1)}  # the root has no parts
     split = {name: name.partition("[") for name in known}
-    found = [name for name, (own, _, theirs) in split.items() if own.casefold() in candidates and theirs == options]
-    return found[0] if len(found) == 1 else text
+    meant = [
+        name
+        for name, (label_head, _, label_options) in split.items()
+        if label_head.casefold() in candidates and label_options == options
+    ]
+    return meant[0] if len(meant) == 1 else text
 
 
 def _parts(place: str) -> tuple[str, ...]:
@@ -80,14 +88,14 @@ def _joined(parts: tuple[str, ...], n: int) -> str:
     return "-".join(part for part in safe if part).lstrip("._+-") or _NAMELESS
 
 
-def _numbered(made: dict[str, str], alike: list[str], forbidden: Collection[str]) -> dict[str, str]:
+def _numbered(label_by_place: dict[str, str], alike: list[str], forbidden: Collection[str]) -> dict[str, str]:
     """Number the labels that all parts of their places leave alike, such as those of `/a/b` and `/a b`."""
-    taken = {label.casefold() for label in made.values()} | {*forbidden}
-    found = {}
+    taken = {label.casefold() for label in label_by_place.values()} | {*forbidden}
+    numbered = {}
     for place in alike:
         number = 2
-        while f"{made[place]}-{number}".casefold() in taken:
+        while f"{label_by_place[place]}-{number}".casefold() in taken:
             number += 1
-        found[place] = f"{made[place]}-{number}"
-        taken.add(found[place].casefold())
-    return found
+        numbered[place] = f"{label_by_place[place]}-{number}"
+        taken.add(numbered[place].casefold())
+    return numbered

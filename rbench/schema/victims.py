@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from rbench.schema.common import Checked, Positive, Served
+from rbench.schema.common import Checked, Positive, ServerSettings
 from rbench.schema.entries import Named
 
 Origin = Literal["model", "function", "endpoint"]
@@ -17,7 +17,7 @@ AS_IS = "as-is"
 """Stands where the name of a fine-tuning strategy stands for the victims that encoders become."""
 
 
-class Endpoint(Served):
+class Endpoint(ServerSettings):
     """A classifier behind HTTP. `body` and `path` decide what is asked and read; the rest says how."""
 
     body: Any = Field(default_factory=lambda: {"inputs": "{texts}"})
@@ -37,7 +37,7 @@ class Endpoint(Served):
     batch_size: Positive = 1
     """Most texts of one request."""
 
-    COSMETIC = frozenset(Served.COSMETIC | {"batch_size"})
+    COSMETIC = frozenset(ServerSettings.COSMETIC | {"batch_size"})
 
 
 class VictimSpec(Named, Checked):

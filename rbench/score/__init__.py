@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from rbench.score.attack import DEVIATIONS, STORED, Deviations, Fallen, Tally, attack_counts, attack_scores, lacking
-from rbench.score.health import attack_health, exchanged_labels, near_chance, victim_health
-from rbench.score.statistics import Sample, Share, scored, spread, wilson
-from rbench.score.sts import Pairs, mean_correlation, similarities, spearman_values, sts_scores
+from rbench.score.attack import (
+    DEVIATIONS,
+    STORED,
+    AttackOverlap,
+    StsDeviations,
+    Tally,
+    attack_counts,
+    attack_scores,
+    record_problem,
+)
+from rbench.score.health import attack_health, flag_exchanged_labels, near_chance, victim_health
+from rbench.score.statistics import Proportion, Sample, make_score, standard_deviation, wilson
+from rbench.score.sts import StsPairs, mean_correlation, similarities, spearman_values, sts_scores

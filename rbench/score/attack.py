@@ -20,7 +20,7 @@ the victim predicts. A pair of an STS task is `unusable` if a sentence is empty 
 scale.
 
 For STS pairs `clean` is the share whose error is below the threshold before the attack, and `aua` the share that is not
-skipped and that the attack could not move by the threshold. `Deviations` has their errors and correlations.
+skipped and that the attack could not move by the threshold. `StsDeviations` has their errors and correlations.
 
 A metric whose denominator is 0 has the value None (TextAttack gives 0 or nan). Shares have Wilson 95% intervals, means
 have Student's t 95% intervals. oracle_asr is None if the task has no oracle.
@@ -38,15 +38,15 @@ from numpy.typing import NDArray
 
 from rbench.errors import StoreError
 from rbench.schema import Outcome, Record, Score
-from rbench.score.statistics import Sample, Share, scored
+from rbench.score.statistics import Proportion, Sample, make_score
 from rbench.score.sts import pooled_spearman, sts_scores
 
 STORED = ("asr", "queries", "aua", "clean", "perturbed", "oracle_asr", "seconds")
 """The scores in the record of an attack. What a RUN shows of them, and what else, is said in `rbench.metrics`."""
 
-_NONE = Sample(0)
+_EMPTY_SAMPLE = Sample(0)
 _COUNTS = ("succeeded", "failed", "skipped", "errored", "truncated")
-_RARE = ("timed_out", "wordless", "unusable")
+_RARE_COUNTS = ("timed_out", "wordless", "unusable")
 """Counts that records leave out where they are 0."""
 
 
@@ -68,9 +68,9 @@ class Tally:
     """Examples of any status that were cut to the victim's maximum length."""
     oracle_valid: int | None = None
     """Successes for which the oracle still gives the example's label; None if the task has no oracle."""
-    queries: Sample = _NONE
-    perturbed: Sample = _NONE
-    seconds: Sample = _NONE
+    queries: Sample = _EMPTY_SAMPLE
+    perturbed: Sample = _EMPTY_SAMPLE
+    seconds: Sample = _EMPTY_SAMPLE
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome], oracle: bool | None = None) -> Tally:
@@ -83,26 +83,32 @@ class Tally:
 
         A success whose text the oracle cannot read does not count as valid.
         """
-        seen = list(outcomes)
-        status = Counter(outcome.status for outcome in seen)
-        wordless = sum(outcome.skip_reason == "no words" for outcome in seen)
-        unusable = sum(outcome.skip_reason is not None for outcome in seen) - wordless
-        successes = [outcome for outcome in seen if outcome.status == "succeeded"]
+        all_outcomes = list(outcomes)
+        status = Counter(outcome.status for outcome in all_outcomes)
+        wordless = sum(outcome.skip_reason == "no words" for outcome in all_outcomes)
+        unusable = sum(outcome.skip_reason is not None for outcome in all_outcomes) - wordless
+        successes = [outcome for outcome in all_outcomes if outcome.status == "succeeded"]
+        # Stored outcomes do not say whether their task has an oracle; one valid or invalid label shows it.
         if oracle is None:
             oracle = any(outcome.oracle_label is not None for outcome in successes)
         return cls(
             succeeded=status["succeeded"],
             failed=status["failed"],
+            # Both have the status "skipped" but enter no denominator, unlike those that the victim had wrong.
             skipped=status["skipped"] - wordless - unusable,
             errored=status["errored"],
-            timed_out=sum(outcome.timed_out for outcome in seen),
+            timed_out=sum(outcome.timed_out for outcome in all_outcomes),
             wordless=wordless,
             unusable=unusable,
-            truncated=sum(outcome.truncated for outcome in seen),
+            truncated=sum(outcome.truncated for outcome in all_outcomes),
             oracle_valid=sum(outcome.oracle_label == outcome.label for outcome in successes) if oracle else None,
-            queries=Sample.of(o.num_queries for o in seen if o.status in ("succeeded", "failed")),
-            perturbed=Sample.of(o.perturbed_share for o in successes if o.perturbed_share),
-            seconds=Sample.of(o.seconds for o in seen if o.status in ("succeeded", "failed")),
+            queries=Sample.of(
+                attacked.num_queries for attacked in all_outcomes if attacked.status in ("succeeded", "failed")
+            ),
+            perturbed=Sample.of(attacked.perturbed_share for attacked in successes if attacked.perturbed_share),
+            seconds=Sample.of(
+                attacked.seconds for attacked in all_outcomes if attacked.status in ("succeeded", "failed")
+            ),
         )
 
     @classmethod
@@ -115,18 +121,18 @@ class Tally:
         scores = {score.name: score for score in record.scores}
         try:
             counts = {name: record.counts[name] for name in _COUNTS}
-            means = [_stored(scores[name]) for name in ("queries", "perturbed", "seconds")]
+            means = [_stored_sample(scores[name]) for name in ("queries", "perturbed", "seconds")]
             valid = _oracle_valid(record, scores["oracle_asr"])
         except KeyError as error:
             raise StoreError(f"the record of {record.job.name} has no {error}.") from None
-        counts |= {name: record.counts.get(name, 0) for name in _RARE}
+        counts |= {name: record.counts.get(name, 0) for name in _RARE_COUNTS}
         return cls(**counts, oracle_valid=valid, queries=means[0], perturbed=means[1], seconds=means[2])
 
     @classmethod
     def pooled(cls, tallies: Sequence[Tally]) -> Tally:
         """Pool several samples into one, for example those of several seeds."""
         valid = [tally.oracle_valid for tally in tallies if tally.attacked]
-        counts = {name: sum(getattr(tally, name) for tally in tallies) for name in (*_COUNTS, *_RARE)}
+        counts = {name: sum(getattr(tally, name) for tally in tallies) for name in (*_COUNTS, *_RARE_COUNTS)}
         return cls(
             **counts,
             oracle_valid=None if None in valid or not valid else sum(count or 0 for count in valid),
@@ -146,27 +152,25 @@ class Tally:
         return self.attacked + self.skipped
 
     @property
-    def asr(self) -> Share:
-        return Share(self.succeeded, self.attacked)
+    def asr(self) -> Proportion:
+        return Proportion(self.succeeded, self.attacked)
 
     @property
-    def aua(self) -> Share:
-        return Share(self.failed, self.total)
+    def aua(self) -> Proportion:
+        return Proportion(self.failed, self.total)
 
     @property
-    def clean(self) -> Share:
-        return Share(self.attacked, self.total)
+    def clean(self) -> Proportion:
+        return Proportion(self.attacked, self.total)
 
     @property
-    def oracle_asr(self) -> Share:
+    def oracle_asr(self) -> Proportion:
         """Share(0, 0) if the task has no oracle."""
-        return Share(0, 0) if self.oracle_valid is None else Share(self.oracle_valid, self.attacked)
+        return Proportion(0, 0) if self.oracle_valid is None else Proportion(self.oracle_valid, self.attacked)
 
     def score(self, name: str, repeats: float = 1) -> Score:
         """Return one of STORED with its n (the denominator) and its 95% interval; for `repeats` see `scored`."""
-        if name not in STORED:
-            raise ValueError(f"a record of an attack has no {name}; it has {', '.join(STORED)}")
-        return scored(name, getattr(self, name), repeats)
+        return make_score(name, getattr(self, name), repeats)
 
     def scores(self) -> dict[str, Score]:
         """Return what a record stores, in the order of STORED."""
@@ -174,11 +178,11 @@ class Tally:
 
     def counts(self) -> dict[str, int]:
         """Return the counts that a record stores beside its scores. Those that are rare are left out if 0."""
-        rare = {name: getattr(self, name) for name in _RARE}
+        rare = {name: getattr(self, name) for name in _RARE_COUNTS}
         return {name: getattr(self, name) for name in _COUNTS} | {name: n for name, n in rare.items() if n}
 
 
-def _stored(score: Score) -> Sample:
+def _stored_sample(score: Score) -> Sample:
     return Sample(score.n, score.value, score.sd)
 
 
@@ -204,15 +208,15 @@ def attack_counts(outcomes: Iterable[Outcome], oracle: bool | None = None) -> di
     return Tally.of(outcomes, oracle).counts()
 
 
-def lacking(record: Record) -> str | None:
+def record_problem(record: Record) -> str | None:
     """Return why a complete record of an attack cannot enter a table, or None if it can, or if it is of another job.
 
     The reason is a number that it lacks, or numbers that contradict each other.
     """
-    return _untallied(record) if record.status == "complete" and record.job.attacking is not None else None
+    return _tally_problem(record) if record.status == "complete" and record.job.attacking is not None else None
 
 
-def _untallied(record: Record) -> str | None:
+def _tally_problem(record: Record) -> str | None:
     impossible = f"the numbers in the record of {record.job.name} are impossible."
     if min(record.counts.values(), default=0) < 0:
         return impossible
@@ -220,7 +224,7 @@ def _untallied(record: Record) -> str | None:
         tally = Tally.of_record(record)
         tally.scores()
         if record.job.attacking is not None and record.job.attacking.task.of_kind.has_scores:
-            Deviations.of_record(record).scores()
+            StsDeviations.of_record(record).scores()
     except StoreError as error:
         return str(error)
     except (ValueError, ArithmeticError, TypeError):
@@ -232,7 +236,7 @@ def _untallied(record: Record) -> str | None:
 
 
 @dataclass(frozen=True)
-class Fallen:
+class AttackOverlap:
     """How many texts fell to which attacks, of those that every attack attacked."""
 
     n: int
@@ -247,7 +251,7 @@ class Fallen:
     """Texts that fell to every attack."""
 
     @classmethod
-    def of(cls, fell: NDArray[np.bool_]) -> Fallen:
+    def of(cls, fell: NDArray[np.bool_]) -> AttackOverlap:
         """Count.
 
         Args:
@@ -270,7 +274,7 @@ DEVIATIONS: tuple[str, ...] = (*ERRORS, *CORRELATIONS)
 
 
 @dataclass(frozen=True)
-class Deviations:
+class StsDeviations:
     """Errors and correlations of attacked STS pairs, before and after (AdvSTS: RobustSentEmbed, section 4.2).
 
     | score                                       | definition                                                      |
@@ -295,7 +299,8 @@ class Deviations:
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> Self:
         """Compute the errors and correlations of one attacked sample."""
-        pairs = [pair for outcome in outcomes if (pair := _pair(outcome)) is not None]
+        candidates = [_scored_pair(outcome) for outcome in outcomes]
+        pairs = [pair for pair in candidates if pair is not None]
         gold = [pair.gold for pair in pairs]
         attacked = [pair for pair in pairs if pair.attacked]
         errors: dict[str, Sample] = {
@@ -322,7 +327,7 @@ class Deviations:
         if missing is not None:
             raise StoreError(f"the record of {record.job.name} has no {missing}.")
         return cls(
-            {name: _stored(scores[name]) for name in ERRORS},
+            {name: _stored_sample(scores[name]) for name in ERRORS},
             {name: (scores[name],) for name in CORRELATIONS},
         )
 
@@ -330,8 +335,11 @@ class Deviations:
     def pooled(cls, several: Sequence[Self]) -> Self:
         """Pool several samples, for example those of several seeds."""
         return cls(
-            {name: Sample.pooled(one.errors[name] for one in several) for name in ERRORS},
-            {name: tuple(score for one in several for score in one.correlations[name]) for name in CORRELATIONS},
+            {name: Sample.pooled(deviations.errors[name] for deviations in several) for name in ERRORS},
+            {
+                name: tuple(score for deviations in several for score in deviations.correlations[name])
+                for name in CORRELATIONS
+            },
         )
 
     def score(self, name: str, repeats: float = 1) -> Score:
@@ -346,7 +354,7 @@ class Deviations:
         """
         if name in CORRELATIONS:
             return pooled_spearman(self.correlations[name], repeats).model_copy(update={"name": name})
-        return scored(name, self.errors[name], repeats)
+        return make_score(name, self.errors[name], repeats)
 
     def scores(self) -> tuple[Score, ...]:
         """Return all scores, in the order of DEVIATIONS."""
@@ -354,17 +362,17 @@ class Deviations:
 
 
 @dataclass(frozen=True)
-class _Pair:
+class _ScoredPair:
     gold: float
     before: float
     after: float
     attacked: bool
 
 
-def _pair(outcome: Outcome) -> _Pair | None:
+def _scored_pair(outcome: Outcome) -> _ScoredPair | None:
     """Return the scores of a pair that the victim scored; None for one that errored or was never scored."""
     gold, before = outcome.gold, outcome.original_score
     if outcome.status == "errored" or outcome.skip_reason is not None or gold is None or before is None:
         return None
     after = before if outcome.perturbed_score is None else outcome.perturbed_score
-    return _Pair(gold, before, after, outcome.status in ("succeeded", "failed"))
+    return _ScoredPair(gold, before, after, outcome.status in ("succeeded", "failed"))

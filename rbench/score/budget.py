@@ -28,16 +28,16 @@ import numpy as np
 from rbench.schema import Score
 from rbench.score.statistics import CONFIDENCE, wilson
 
-By = Literal["queries", "words", "share"]
+BudgetKind = Literal["queries", "words", "share"]
 """What a budget limits: queries to the victim (the one for the original included), words changed, or their share."""
-START: dict[By, float] = {"queries": 1, "words": 0, "share": 0}
+RANGE_START: dict[BudgetKind, float] = {"queries": 1, "words": 0, "share": 0}
 """Where the range of budgets starts. Nothing succeeds there: the first query is for the original text."""
 RESAMPLES = 2000
-_DRAWN = 2_000_000
+_RESAMPLED_AT_ONCE = 2_000_000
 """How many examples of resamples are in memory at once."""
 
 
-class Spent(NamedTuple):
+class AttackCost(NamedTuple):
     """What an attack spent on one attacked example."""
 
     unit: str
@@ -48,11 +48,11 @@ class Spent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class SuccessCurve:
     """The success rate of one attack on one victim, or on the victims of several seeds, by budget."""
 
-    by: By
-    spent: tuple[Spent, ...]
+    by: BudgetKind
+    spent: tuple[AttackCost, ...]
     """The attacked examples, pooled over seeds."""
     repeats: float = 1
     """How many victims attacked each example: intervals are as wide as those of n / `repeats` examples."""
@@ -65,7 +65,7 @@ class Curve:
     @cached_property
     def costs(self) -> tuple[float, ...]:
         """The budgets at which an example falls, in ascending order, one for each success."""
-        return tuple(sorted(one.amount for one in self.spent if one.succeeded))
+        return tuple(sorted(cost.amount for cost in self.spent if cost.succeeded))
 
     @property
     def steps(self) -> tuple[float, ...]:
@@ -83,11 +83,12 @@ class Curve:
             return 1
         if self.by == "words":
             return max(self.costs, default=0) + 1
-        return max((one.amount for one in self.spent), default=START[self.by])
+        return max((cost.amount for cost in self.spent), default=RANGE_START[self.by])
 
     def at(self, budget: float) -> Score:
         """Return the success rate within a budget, with its Wilson interval."""
         count = int(np.searchsorted(self.costs, budget, side="right"))
+        # Victims of several seeds attacked the same texts, so the interval is that of the texts, not of all attacks.
         low, high = wilson(count / self.repeats, self.n / self.repeats) or (None, None)
         return Score(name="asr", value=count / self.n if self.n else None, n=self.n, low=low, high=high)
 
@@ -96,50 +97,46 @@ class Curve:
 
         The scale of queries is logarithmic, because budgets of queries differ by factors. Those of words and shares are
         linear. The 95% interval is the percentile bootstrap over examples, which are drawn with all their trainings.
-
-        Raises:
-            ValueError: `top` is not above the start of the range.
+        `top` is above the start of the range.
         """
-        left = self._left(top)
-        if not left:
+        heights = self._left(top)
+        if not heights:
             return Score(name="area", value=None, n=0)
-        low, high = self._interval(left)
-        return Score(name="area", value=math.fsum(left) / len(left), n=self.n, low=low, high=high)
+        low, high = self._bootstrap_interval(heights)
+        return Score(name="area", value=math.fsum(heights) / len(heights), n=self.n, low=low, high=high)
 
     def _left(self, top: float) -> list[float]:
-        start, scale = START[self.by], math.log if self.by == "queries" else float
-        if top <= start:
-            raise ValueError(f"the range of {self.by} starts at {start}, and {top} is not above it")
+        start, scale = RANGE_START[self.by], math.log if self.by == "queries" else float
         length = scale(top) - scale(start)
         return [
-            (scale(top) - scale(max(one.amount, start))) / length if one.succeeded and one.amount <= top else 0.0
-            for one in self.spent
+            (scale(top) - scale(max(cost.amount, start))) / length if cost.succeeded and cost.amount <= top else 0.0
+            for cost in self.spent
         ]
 
-    def _interval(self, left: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
+    def _bootstrap_interval(self, heights: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
         """Return the bootstrap interval; None for fewer than two examples, or where all have the same value."""
         units: dict[str, list[float]] = {}
-        for one, value in zip(self.spent, left, strict=True):
-            units.setdefault(one.unit, []).append(value)
-        if len(units) < 2 or len(set(left)) < 2:
+        for cost, value in zip(self.spent, heights, strict=True):
+            units.setdefault(cost.unit, []).append(value)
+        if len(units) < 2 or len(set(heights)) < 2:
             return None, None
         from scipy.stats import bootstrap  # imported here, because it takes half a second that other tables save
 
-        sums, sizes = np.array([(math.fsum(own), len(own)) for own in units.values()]).T
-        found = bootstrap(
+        sums, sizes = np.array([(math.fsum(values), len(values)) for values in units.values()]).T
+        interval = bootstrap(
             (sums, sizes),
             lambda sums, sizes, axis=-1: sums.sum(axis) / sizes.sum(axis),
             paired=True,
             confidence_level=CONFIDENCE,
             n_resamples=RESAMPLES,
-            batch=max(1, _DRAWN // len(units)),
+            batch=max(1, _RESAMPLED_AT_ONCE // len(units)),
             method="percentile",
             # The generator has a fixed seed, so that the same results give the same bytes.
             rng=np.random.default_rng(0),
         ).confidence_interval
-        return float(found.low), float(found.high)
+        return float(interval.low), float(interval.high)
 
 
-def shared_top(curves: Iterable[Curve]) -> float:
+def common_range_end(curves: Iterable[SuccessCurve]) -> float:
     """Return the last end of the ranges of some curves. Areas up to it are over the same range and can be compared."""
     return max((curve.most for curve in curves), default=0)

@@ -28,8 +28,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.nested_intervals import Spread, inverted, joined
-from rbench.score.paired import Difference, PairedSample, noise, numbered, rounding, within
+from rbench.score.nested_intervals import VarianceLevels, invert_interval, sum_variances
+from rbench.score.paired import (
+    DifferenceEstimate,
+    PairedSample,
+    deviations_from_victims,
+    number_names,
+    rounding_variance,
+    text_noise,
+)
 from rbench.score.statistics import CONFIDENCE, share_interval, wilson
 
 Values = NDArray[np.float64]
@@ -37,7 +44,7 @@ Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightedCell:
     """The values of one cell, at least one, and its weight in the sum. The lists are of one length."""
 
     weight: float
@@ -62,35 +69,39 @@ class Part:
         return math.fsum(self.values) / len(self.values)
 
 
-def combine(parts: Sequence[Part], *, n: int, bound: float | None = 0.0, shares: bool = False) -> Difference:
+def combine_cells(
+    parts: Sequence[WeightedCell], *, n: int, bound: float | None = 0.0, shares: bool = False
+) -> DifferenceEstimate:
     """Estimate the sum of the cells' means, and judge it against a bound.
 
     Args:
         parts: the cells, at least one.
         n: number of observations to state.
-        bound: `Difference.p` is of the hypothesis that the true sum is this number; None leaves p out, which takes
-            longer than all else.
+        bound: `DifferenceEstimate.p` is of the hypothesis that the true sum is this number; None leaves p out, which
+            takes longer than all else.
         shares: whether values are 0 or 1. Then sums that do not vary have an interval too.
     """
     value = math.fsum(part.weight * part.mean for part in parts)
-    trainings = [len({t for part in own for t in part.trainings}) for own in _sides(parts)]
+    trainings = [len({t for part in side for t in part.trainings}) for side in _split_by_sign(parts)]
     counts = {"trainings": (trainings[0], trainings[-1]), "seeds": len({s for part in parts for s in part.seeds})}
-    spread = _spread(parts)
+    levels = _estimate_levels(parts)
     # A single share has Wilson's interval. So has a sum if all values of each part are equal: its variance is zero.
-    if shares and (len(parts) == 1 or not spread.known):
-        return _by_wilson(parts, spread, value, n, bound, counts)
-    if not spread.known:
-        return Difference(value=value, n=n, **counts)  # type: ignore[arg-type]
-    low, high = spread.interval(value, CONFIDENCE)
+    if shares and (len(parts) == 1 or not levels.known):
+        return _combine_by_wilson(parts, levels, value, n, bound, counts)
+    if not levels.known:
+        return DifferenceEstimate(value=value, n=n, **counts)  # type: ignore[arg-type]
+    low, high = levels.interval(value, CONFIDENCE)
     if shares:
         # Smallest sum: shares with negative weights are 1, all others 0. Largest sum: the other way round.
-        ends = [math.fsum(part.weight for part in parts if (part.weight > 0) == up) for up in (False, True)]
-        low, high = max(low, ends[0]), min(high, ends[1])
-    p = None if bound is None else spread.p(value - bound)
-    return Difference(value=value, n=n, low=low, high=high, p=p, shows=spread.smallest, **counts)  # type: ignore[arg-type]
+        extreme_sums = [
+            math.fsum(part.weight for part in parts if (part.weight > 0) == positive) for positive in (False, True)
+        ]
+        low, high = max(low, extreme_sums[0]), min(high, extreme_sums[1])
+    p = None if bound is None else levels.p(value - bound)
+    return DifferenceEstimate(value=value, n=n, low=low, high=high, p=p, shows=levels.smallest, **counts)  # type: ignore[arg-type]
 
 
-def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> Difference:
+def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> DifferenceEstimate:
     """Compare the averages of two encoders over several tasks, each task counting the same.
 
     Args:
@@ -101,164 +112,185 @@ def compare_averages(samples: Sequence[PairedSample], *, shares: bool) -> Differ
     """
     trainings = (max(sample.trainings[0] for sample in samples), max(sample.trainings[1] for sample in samples))
     if any(not len(sample.one) for sample in samples):
-        return Difference(None, sum(len(sample.one) for sample in samples), trainings=trainings)
+        return DifferenceEstimate(None, sum(len(sample.one) for sample in samples), trainings=trainings)
     parts = []
     for task, sample in enumerate(samples):
         _, rounds = np.unique(np.stack([sample.training, sample.other_training]), axis=1, return_inverse=True)
-        for sign, values, own in ((-1, sample.one, sample.training), (1, sample.other, sample.other_training)):
+        for sign, values, own_trainings in (
+            (-1, sample.one, sample.training),
+            (1, sample.other, sample.other_training),
+        ):
             texts = sample.example if sample.text is None else sample.text
             names = [f"{seed}/{text}" for seed, text in zip(sample.seed, texts, strict=True)]
             side = "other" if sign > 0 else "one"
-            seeds, trained, ranks = (column.tolist() for column in (sample.seed, own, rounds.ravel()))
-            people = sample.by_rater[sign > 0] if sample.by_rater is not None else None
+            seeds, trained, ranks = (column.tolist() for column in (sample.seed, own_trainings, rounds.ravel()))
+            by_rater = sample.by_rater[sign > 0] if sample.by_rater is not None else None
             weight = sign / len(samples)
-            parts.append(Part(weight, str(task), side, values.tolist(), names, seeds, trained, ranks, people))
-    found = combine(parts, n=sum(len(sample.one) for sample in samples), shares=shares)
-    return replace(found, trainings=trainings)  # `combine` lists the positive side first
+            parts.append(WeightedCell(weight, str(task), side, values.tolist(), names, seeds, trained, ranks, by_rater))
+    difference = combine_cells(parts, n=sum(len(sample.one) for sample in samples), shares=shares)
+    return replace(difference, trainings=trainings)  # `combine_cells` lists the positive side first
 
 
-def _sides(parts: Sequence[Part]) -> list[list[Part]]:
+def _split_by_sign(parts: Sequence[WeightedCell]) -> list[list[WeightedCell]]:
     """Return the parts with positive weights and those with negative ones; one list where all are of one sign."""
     sides = [[part for part in parts if part.weight >= 0], [part for part in parts if part.weight < 0]]
     return [side for side in sides if side]
 
 
-def _spread(parts: Sequence[Part]) -> Spread:
+def _estimate_levels(parts: Sequence[WeightedCell]) -> VarianceLevels:
     """Return the variance of the sum, by levels."""
-    found = _spread_of(parts)
+    levels = _text_and_draw_levels(parts)
     if all(part.by_rater is None for part in parts):
-        return found
-    from rbench.score.people import between_sums
+        return levels
+    from rbench.score.people import rater_variance_of_sums
 
     names = ((part.task, example.partition("/")[2]) for part in parts for example in part.examples)
-    texts = np.split(numbered(names), np.cumsum([len(part.values) for part in parts])[:-1])
-    added = [
-        {who: part.weight * np.array(own) / len(own) for who, own in (part.by_rater or {}).items()} for part in parts
+    texts = np.split(number_names(names), np.cumsum([len(part.values) for part in parts])[:-1])
+    contributions = [
+        {who: part.weight * np.array(values) / len(values) for who, values in (part.by_rater or {}).items()}
+        for part in parts
     ]
-    people = between_sums(zip(added, texts, strict=True))
-    return found._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
+    raters_level = rater_variance_of_sums(zip(contributions, texts, strict=True))
+    return levels._replace(
+        raters=raters_level.variance, rater_freedom=raters_level.freedom, rater_noise=raters_level.noise
+    )
 
 
-def _spread_of(parts: Sequence[Part]) -> Spread:
+def _text_and_draw_levels(parts: Sequence[WeightedCell]) -> VarianceLevels:
     by_encoder, by_task = (
-        np.repeat(numbered(getattr(part, name) for part in parts), [len(part.values) for part in parts])
+        np.repeat(number_names(getattr(part, name) for part in parts), [len(part.values) for part in parts])
         for name in ("encoder", "task")
     )
     encoders, tasks = by_encoder.tolist(), by_task.tolist()
     examples, seeds, trainings, rounds = (
-        [one for part in parts for one in getattr(part, name)] for name in ("examples", "seeds", "trainings", "rounds")
+        [entry for part in parts for entry in getattr(part, name)]
+        for name in ("examples", "seeds", "trainings", "rounds")
     )
-    added = np.concatenate([part.weight * (np.array(part.values) - part.mean) / len(part.values) for part in parts])
+    contributions = np.concatenate(
+        [part.weight * (np.array(part.values) - part.mean) / len(part.values) for part in parts]
+    )
     units = (example.partition("/")[2] for example in examples)
-    texts = numbered(zip(tasks, units, strict=True) if len(set(tasks)) > 1 else units)
+    texts = number_names(zip(tasks, units, strict=True) if len(set(tasks)) > 1 else units)
     if len(set(rounds)) == len(set(seeds)) == 1:
-        return Spread(*joined(_clustered(added, by_task, texts)))
+        return VarianceLevels(*sum_variances(_variance_by_stratum(contributions, by_task, texts)))
     shares = all(value in (0, 1) for part in parts for value in part.values)
     step = min(abs(part.weight) / len(part.values) for part in parts) if shares else 0.0
     draws, groups = [], rounds
     of_seeds = len(set(rounds)) == 1
     if not of_seeds:
-        draws = _clustered(added, by_encoder, numbered(zip(encoders, trainings, strict=True)), step)
-        # As in `score.paired`, a single training against several varies by its own fine-tunings.
+        draws = _variance_by_stratum(
+            contributions, by_encoder, number_names(zip(encoders, trainings, strict=True)), step
+        )
+        # The trainings of an encoder that has only one show no spread. As in `score.paired`, its seeds of fine-tuning
+        # stand in for them.
         of_encoder = Counter(encoder for encoder, _ in set(zip(encoders, trainings, strict=True)))
         of_seeds = min(of_encoder.values()) == 1 and len(set(seeds)) > 1
     if of_seeds:
-        draws += _clustered(added, by_task, numbered(zip(tasks, seeds, strict=True)), step)
+        draws += _variance_by_stratum(contributions, by_task, number_names(zip(tasks, seeds, strict=True)), step)
         groups = seeds
-    rest = np.concatenate([_rest(part) for part in parts])
-    sums = np.bincount(texts, weights=rest) ** 2
+    residuals = np.concatenate([_residuals(part) for part in parts])
+    # Summed over all victims before squaring: a text that is hard for each of them is one observation, not several.
+    sums = np.bincount(texts, weights=residuals) ** 2
     of_tasks = np.zeros(len(sums), np.int64)
     of_tasks[texts] = by_task
-    # There is no factor n / (n - 1) as in `_clustered`, because `within` has corrected the deviations already.
+    # There is no factor n / (n - 1) as in `_variance_by_stratum`, because `within` has corrected the deviations
+    # already.
     by_text = [(float(sums[of_tasks == task].sum()), int(np.sum(of_tasks == task)) - 1) for task in set(by_task)]
-    apart = np.bincount(numbered(zip(texts.tolist(), groups, strict=True)), weights=rest)
-    shared, freedom = joined(by_text)
-    found = noise(shared, float(np.sum(apart**2)), len(set(groups)))
-    return Spread(shared, freedom, *joined(draws), found)
+    by_text_and_group = np.bincount(number_names(zip(texts.tolist(), groups, strict=True)), weights=residuals)
+    shared, freedom = sum_variances(by_text)
+    noise_part = text_noise(shared, float(np.sum(by_text_and_group**2)), len(set(groups)))
+    return VarianceLevels(shared, freedom, *sum_variances(draws), noise_part)
 
 
-def _rest(part: Part) -> Values:
-    """Return what each observation adds to the sum beyond the mean of its victim, as `score.paired.within` does."""
-    victims = numbered(zip(part.rounds, part.seeds, strict=True))
-    found: Values = part.weight * within(np.array(part.values, dtype=np.float64), victims) / len(part.values)
-    return found
+def _residuals(part: WeightedCell) -> Values:
+    """Return what each observation adds to the sum beyond the mean of its victim, as
+    `score.paired.deviations_from_victims` does."""
+    victims = number_names(zip(part.rounds, part.seeds, strict=True))
+    residuals: Values = (
+        part.weight * deviations_from_victims(np.array(part.values, dtype=np.float64), victims) / len(part.values)
+    )
+    return residuals
 
 
-def _clustered(added: Values, strata: Codes, units: Codes, step: float = 0.0) -> list[tuple[float, int]]:
+def _variance_by_stratum(
+    contributions: Values, strata: Codes, units: Codes, step: float = 0.0
+) -> list[tuple[float, int]]:
     """Return the variance of a sum and its degrees of freedom, stratum by stratum, from its units' contributions.
 
     Args:
         step: the smallest amount by which a contribution may change, of draws; 0 where there is none.
     """
-    found = []
+    variances = []
     for stratum in np.unique(strata):
-        here = strata == stratum
-        _, index = np.unique(units[here], return_inverse=True)
-        sums = np.bincount(index, weights=added[here])
+        in_stratum = strata == stratum
+        _, index = np.unique(units[in_stratum], return_inverse=True)
+        sums = np.bincount(index, weights=contributions[in_stratum])
         size = len(sums)
         # Contributions sum to 0 in each part, and strata are made of whole parts, so no mean is subtracted.
         if size == 1:
-            found.append((0.0, 0))
+            variances.append((0.0, 0))
             continue
         # Units are shares of a sum, so a draw's own mean has steps that are `size` times as large.
-        found.append((size / (size - 1) * float(np.sum(sums**2)) + rounding(size * step, size - 1), size - 1))
-    return found
+        variances.append(
+            (size / (size - 1) * float(np.sum(sums**2)) + rounding_variance(size * step, size - 1), size - 1)
+        )
+    return variances
 
 
-def _by_wilson(
-    parts: Sequence[Part],
-    spread: Spread,
+def _combine_by_wilson(
+    parts: Sequence[WeightedCell],
+    levels: VarianceLevels,
     value: float,
     n: int,
     bound: float | None,
     counts: dict[str, object],
-) -> Difference:
+) -> DifferenceEstimate:
     """Judge one share, or add up shares as if all were wrong in the same direction, which is the widest."""
     sizes = []
     for part in parts:
         texts = len({example.partition("/")[2] for example in part.examples})
-        alone = spread._replace(
-            **{name: getattr(spread, name) / part.weight**2 for name in ("texts", "draws", "noise")}
+        levels_of_part = levels._replace(
+            **{name: getattr(levels, name) / part.weight**2 for name in ("texts", "draws", "noise")}
         )
-        sizes.append(_effective_size(alone, part.mean * (1 - part.mean), texts, len(part.values)))
+        sizes.append(_effective_size(levels_of_part, part.mean * (1 - part.mean), texts, len(part.values)))
 
     # The share of one victim has Wilson's interval, as in its record and in tables.
-    interval = share_interval if spread.draw_freedom else wilson
+    interval = share_interval if levels.draw_freedom else wilson
 
-    def limits(wanted: float) -> tuple[float, float]:
+    def limits(confidence: float) -> tuple[float, float]:
         low = high = 0.0
         for part, size in zip(parts, sizes, strict=True):
-            found = interval(part.mean * size(wanted), size(wanted), wanted)
-            assert found is not None, "a part has at least one value"
+            limits_of_part = interval(part.mean * size(confidence), size(confidence), confidence)
+            assert limits_of_part is not None, "a part has at least one value"
             # With a negative weight, the upper limit of a share gives the lower limit of its contribution.
-            ends = sorted(part.weight * end for end in found)
+            ends = sorted(part.weight * end for end in limits_of_part)
             low, high = low + ends[0], high + ends[1]
         return low, high
 
     low, high = limits(CONFIDENCE)
-    return Difference(
+    return DifferenceEstimate(
         value=value,
         n=n,
         low=low,
         high=high,
-        p=None if bound is None else inverted(limits, bound),
-        shows=spread.smallest if spread.known and spread.draw_freedom else None,
+        p=None if bound is None else invert_interval(limits, bound),
+        shows=levels.smallest if levels.known and levels.draw_freedom else None,
         **counts,  # type: ignore[arg-type]
     )
 
 
-def _effective_size(spread: Spread, unit: float, texts: int, n: int) -> Callable[[float], float]:
+def _effective_size(levels: VarianceLevels, unit: float, texts: int, n: int) -> Callable[[float], float]:
     """Return a function from confidence to the number of texts, each with one victim, that say as much of a share.
 
     It is at most n. Where no value varies (`unit` is 0), and of one victim, each text counts once.
 
     Args:
-        spread: of the mean.
+        levels: of the mean.
         unit: the variance of one observation.
         texts: the number of different texts.
         n: the number of observations.
     """
-    wide = spread._replace(texts=max(spread.texts, unit / n))
-    if unit <= 0 or not spread.draw_freedom:
+    at_least_binomial = levels._replace(texts=max(levels.texts, unit / n))
+    if unit <= 0 or not levels.draw_freedom:
         return lambda confidence: float(texts)
-    return lambda confidence: float(wide.effective(unit, confidence))
+    return lambda confidence: float(at_least_binomial.effective_texts(unit, confidence))

@@ -45,15 +45,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rbench.schema import Prediction, Score
-from rbench.score.statistics import Share, scored, wilson
+from rbench.score.statistics import Proportion, make_score, wilson
 
+# Part of the key of contrast and adversarial jobs (config/versions.py): raising it computes them anew.
+# tests/golden holds the values.
 VERSION = 1
 
 SCORES = ("ori", "rev", "con", "rev_changed", "rev_kept", "con_pairs")
 
 
 @dataclass(frozen=True)
-class Judged:
+class BundleResult:
     """The correctness of a victim on one bundle."""
 
     original: bool
@@ -66,39 +68,32 @@ class Judged:
     @property
     def consistent(self) -> bool:
         """Whether the original and all edits are classified correctly."""
-        return self.original and all(right for right, _ in self.edits)
+        return self.original and all(correct for correct, _ in self.edits)
 
 
-def judged(predictions: Iterable[Prediction]) -> list[Judged]:
-    """Group predictions into bundles, in the order of their first prediction.
-
-    Raises:
-        ValueError: a bundle has no original, or more than one.
-    """
+def group_into_bundles(predictions: Iterable[Prediction]) -> list[BundleResult]:
+    """Group predictions into bundles, in the order of their first prediction. Each bundle has one original."""
     bundles: dict[str, list[Prediction]] = {}
     for prediction in predictions:
         bundles.setdefault(prediction.bundle, []).append(prediction)
-    found = []
-    for name, members in bundles.items():
-        originals = [member for member in members if member.original]
-        if len(originals) != 1:
-            raise ValueError(f"bundle {name} has {len(originals)} originals")
-        (original,) = originals
+    results = []
+    for members in bundles.values():
+        (original,) = (member for member in members if member.original)
         edits = [(edit.label == edit.prediction, edit.label != original.label) for edit in members if not edit.original]
-        found.append(Judged(original.label == original.prediction, tuple(edits), original.cluster))
-    return found
+        results.append(BundleResult(original.label == original.prediction, tuple(edits), original.cluster))
+    return results
 
 
-def contrast_scores(bundles: Sequence[Judged]) -> tuple[Score, ...]:
+def contrast_scores(bundles: Sequence[BundleResult]) -> tuple[Score, ...]:
     """Return all SCORES, which are shares in 0..1 and are defined at the head of this module.
 
     A score whose denominator is 0 has the value None.
     """
 
-    return tuple(_share(name, _counts(bundles, name)) for name in SCORES)
+    return tuple(_share_of_clusters(name, _count_by_cluster(bundles, name)) for name in SCORES)
 
 
-def contrast_values(bundles: Sequence[Judged], name: str) -> NDArray[np.float64] | None:
+def contrast_values(bundles: Sequence[BundleResult], name: str) -> NDArray[np.float64] | None:
     """Return the value of each of K clusters (K,), in the order of their first bundle; their mean is the score.
 
     They are 0 or 1 where each cluster has one text. Elsewhere a score is a ratio of two sums, and a value is the score
@@ -110,12 +105,14 @@ def contrast_values(bundles: Sequence[Judged], name: str) -> NDArray[np.float64]
 
     None where no text counts for the score.
     """
-    right, n = np.array(_counts(bundles, name), dtype=np.float64).reshape(-1, 2).T
+    num_correct, n = np.array(_count_by_cluster(bundles, name), dtype=np.float64).reshape(-1, 2).T
     if not n.any():
         return None
-    share = right.sum() / n.sum()
-    found: NDArray[np.float64] = right if np.all(n == 1) else share + (right - share * n) * len(n) / n.sum()
-    return found
+    share = num_correct.sum() / n.sum()
+    values: NDArray[np.float64] = (
+        num_correct if np.all(n == 1) else share + (num_correct - share * n) * len(n) / n.sum()
+    )
+    return values
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
@@ -128,8 +125,6 @@ def mean_score(scores: Sequence[Score]) -> Score:
     Raises:
         ValueError: names or n differ, or there is no score.
     """
-    if len({(score.name, score.n) for score in scores}) != 1:
-        raise ValueError("a mean needs scores with the same name and n")
     values = [score.value for score in scores if score.value is not None]
     if not values:
         return scores[0]
@@ -139,54 +134,54 @@ def mean_score(scores: Sequence[Score]) -> Score:
     return Score(name=scores[0].name, value=mean, n=scores[0].n, low=low, high=high, units=units)
 
 
-def _right(edits: Sequence[tuple[bool, bool]], original: bool = True) -> tuple[int, int]:
+def _count_correct(edits: Sequence[tuple[bool, bool]], original: bool = True) -> tuple[int, int]:
     """Return how many edits are correct (0 if `original` is False), and how many there are."""
-    return sum(right and original for right, _ in edits), len(edits)
+    return sum(correct and original for correct, _ in edits), len(edits)
 
 
-_COUNTED: Mapping[str, Callable[[Judged], tuple[int, int]]] = {
+_COUNTERS: Mapping[str, Callable[[BundleResult], tuple[int, int]]] = {
     "ori": lambda bundle: (int(bundle.original), 1),
-    "rev": lambda bundle: _right(bundle.edits),
+    "rev": lambda bundle: _count_correct(bundle.edits),
     "con": lambda bundle: (int(bundle.consistent), 1),
-    "rev_changed": lambda bundle: _right([edit for edit in bundle.edits if edit[1]]),
-    "rev_kept": lambda bundle: _right([edit for edit in bundle.edits if not edit[1]]),
-    "con_pairs": lambda bundle: _right(bundle.edits, bundle.original),
+    "rev_changed": lambda bundle: _count_correct([edit for edit in bundle.edits if edit[1]]),
+    "rev_kept": lambda bundle: _count_correct([edit for edit in bundle.edits if not edit[1]]),
+    "con_pairs": lambda bundle: _count_correct(bundle.edits, bundle.original),
 }
 """How many texts of a bundle are correct, and how many count, by score."""
 
 
-def _counts(bundles: Sequence[Judged], name: str) -> list[tuple[int, int]]:
+def _count_by_cluster(bundles: Sequence[BundleResult], name: str) -> list[tuple[int, int]]:
     """Return the pairs (correct, all) of the clusters. A bundle whose cluster is None is a cluster of its own."""
-    found: dict[str | int, tuple[int, int]] = {}
+    by_cluster: dict[str | int, tuple[int, int]] = {}
     for i, bundle in enumerate(bundles):
         cluster = i if bundle.cluster is None else bundle.cluster
-        pair = zip(found.get(cluster, (0, 0)), _COUNTED[name](bundle), strict=True)
-        right, n = (a + b for a, b in pair)
-        found[cluster] = (right, n)
-    return [*found.values()]
+        pair = zip(by_cluster.get(cluster, (0, 0)), _COUNTERS[name](bundle), strict=True)
+        num_correct, n = (a + b for a, b in pair)
+        by_cluster[cluster] = (num_correct, n)
+    return [*by_cluster.values()]
 
 
-def _share(name: str, clusters: Sequence[tuple[int, int]]) -> Score:
+def _share_of_clusters(name: str, clusters: Sequence[tuple[int, int]]) -> Score:
     """Return the share of correct ones, from the pairs (correct, all) of clusters."""
-    right, n = (sum(column) for column in zip(*clusters, strict=True)) if clusters else (0, 0)
+    num_correct, n = (sum(column) for column in zip(*clusters, strict=True)) if clusters else (0, 0)
     if n == 0:
         return Score(name=name, value=None, n=0)
-    units = effective(clusters)
-    low, high = wilson(right / n * units, units) or (None, None)
-    return Score(name=name, value=right / n, n=n, low=low, high=high, units=units)
+    units = effective_size(clusters)
+    low, high = wilson(num_correct / n * units, units) or (None, None)
+    return Score(name=name, value=num_correct / n, n=n, low=low, high=high, units=units)
 
 
-def effective(clusters: Sequence[tuple[int, int]]) -> float:
+def effective_size(clusters: Sequence[tuple[int, int]]) -> float:
     """Return the effective sample size of a share, from the pairs (correct, all) of clusters; 0 without observations.
 
     See the head of this module for the formula.
     """
-    counted = [(right, n) for right, n in clusters if n]
+    counted = [(num_correct, n) for num_correct, n in clusters if n]
     total = sum(n for _, n in counted)
-    share = sum(right for right, _ in counted) / total if total else 0.0
+    share = sum(num_correct for num_correct, _ in counted) / total if total else 0.0
     if max((n for _, n in counted), default=0) <= 1:
         return float(total)
-    squares = math.fsum((right - share * n) ** 2 for right, n in counted)
+    squares = math.fsum((num_correct - share * n) ** 2 for num_correct, n in counted)
     if squares == 0:  # all correct, all wrong, or the same share in each cluster
         return float(total if 0 < share < 1 else len(counted))
     return min(float(total), share * (1 - share) * total**2 / squares)
@@ -195,27 +190,27 @@ def effective(clusters: Sequence[tuple[int, int]]) -> float:
 SET_SCORES = ("clean", "adversarial", "clean_changed", "changed")
 
 
-def adversarial_scores(rows: Sequence[Judged]) -> tuple[Score, ...]:
+def adversarial_scores(rows: Sequence[BundleResult]) -> tuple[Score, ...]:
     """Return all SET_SCORES, shares in 0..1; None where the denominator is 0.
 
     Args:
         rows: each with its original and, where the attack succeeded, its changed text as the one edit
-            (`rbench.score.contrast.judged` makes them of stored predictions).
+            (`rbench.score.contrast.group_into_bundles` makes them of stored predictions).
     """
     changed = [(row.original, row.edits[0][0]) for row in rows if row.edits]
-    right = {
+    correct_rows = {
         "clean": [row.original for row in rows],
-        "adversarial": [_survived(row) for row in rows],
+        "adversarial": [_withstood(row) for row in rows],
         "clean_changed": [original for original, _ in changed],
-        "changed": [right for _, right in changed],
+        "changed": [correct_rows for _, correct_rows in changed],
     }
-    return tuple(scored(name, Share(sum(right[name]), len(right[name]))) for name in SET_SCORES)
+    return tuple(make_score(name, Proportion(sum(correct_rows[name]), len(correct_rows[name]))) for name in SET_SCORES)
 
 
-def adversarial_values(rows: Sequence[Judged]) -> list[float]:
+def adversarial_values(rows: Sequence[BundleResult]) -> list[float]:
     """Return for each row whether it is classified correctly, 1 or 0; their mean is the score `adversarial`."""
-    return [float(_survived(row)) for row in rows]
+    return [float(_withstood(row)) for row in rows]
 
 
-def _survived(row: Judged) -> bool:
+def _withstood(row: BundleResult) -> bool:
     return row.edits[0][0] if row.edits else row.original

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rbench.schema import Health, Outcome, Raised, Score
+from rbench.schema import Health, Outcome, RaisedFlag, Score
 from rbench.score.statistics import wilson
 
 
@@ -38,14 +38,14 @@ def near_chance(accuracy: Score, share: float, split: str) -> Health:
     """Return the health of a victim of this accuracy on rows of which the most frequent label has this share."""
     assert accuracy.value is not None
     interval = wilson(accuracy.value * accuracy.n, accuracy.n) or (0.0, 1.0)
-    least, flags = interval[0], []
-    if share >= least:
-        because = (
+    lowest, flags = interval[0], []
+    if share >= lowest:
+        reason = (
             f"accuracy {accuracy.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] on {accuracy.n:,} {split} rows, "
             f"of which the most frequent label has {share:.3f}"
         )
-        flags.append(Raised(flag="near chance", because=because))
-    return Health(values={"majority share": share, "accuracy at least": least}, flags=tuple(flags))
+        flags.append(RaisedFlag(flag="near chance", because=reason))
+    return Health(values={"majority share": share, "accuracy at least": lowest}, flags=tuple(flags))
 
 
 LEAST_GAIN = 0.1
@@ -54,33 +54,59 @@ GAIN_ERRORS = 4.0
 """By how many standard errors it has to gain. With chance alone, the best of several assignments gains two or three."""
 
 
-def exchanged_labels(predicted: Sequence[int], labels: Sequence[int], names: Sequence[str]) -> Raised | None:
-    """Return the flag `labels exchanged` where another assignment of a victim's labels is right far more often.
+class LabelExchange(NamedTuple):
+    """Another assignment of a victim's labels, by which it is right far more often."""
+
+    meanings: tuple[int, ...]
+    """Of each label that it answers, the one that it seems to mean."""
+    right: float
+    """Its accuracy as its answers stand."""
+    right_exchanged: float
+    """Its accuracy if they are read by `meanings`."""
+
+
+def find_label_exchange(predicted: Sequence[int], labels: Sequence[int], count: int) -> LabelExchange | None:
+    """Return the assignment of labels by which a victim is right far more often; None where there is none.
 
     All assignments are compared: the best of them maximises the sum of entries of the confusion matrix, one of each row
     and column.
 
     Args:
         predicted, labels: ids of rows, from 0.
-        names: of the labels.
+        count: of labels.
     """
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
-    confusion = np.zeros((len(names), len(names)), dtype=np.int64)
+    confusion = np.zeros((count, count), dtype=np.int64)
     np.add.at(confusion, (np.asarray(predicted, dtype=np.int64), np.asarray(labels, dtype=np.int64)), 1)
-    said, means = linear_sum_assignment(confusion, maximize=True)
-    n, now, best = len(labels), int(confusion.trace()), int(confusion[said, means].sum())
-    moved = [(int(i), int(j)) for i, j in zip(said, means, strict=True) if i != j]
+    answers, meanings = linear_sum_assignment(confusion, maximize=True)
+    n, num_right, num_right_exchanged = len(labels), int(confusion.trace()), int(confusion[answers, meanings].sum())
     # Only rows on which the two assignments differ tell them apart.
-    differing = sum(int(confusion[i, i] + confusion[i, j]) for i, j in moved)
-    if not n or best - now < max(LEAST_GAIN * n, GAIN_ERRORS * differing**0.5):
+    differing = sum(int(confusion[i, i] + confusion[i, j]) for i, j in zip(answers, meanings, strict=True) if i != j)
+    if not n or num_right_exchanged - num_right < max(LEAST_GAIN * n, GAIN_ERRORS * differing**0.5):
         return None
-    shown = ", ".join(f"`{names[i]}` for {names[j]}" for i, j in moved[:6]) + (" ..." if len(moved) > 6 else "")
-    return Raised(
+    return LabelExchange(tuple(map(int, meanings)), num_right / n, num_right_exchanged / n)
+
+
+def flag_exchanged_labels(predicted: Sequence[int], labels: Sequence[int], names: Sequence[str]) -> RaisedFlag | None:
+    """Return the flag `labels exchanged` where another assignment of a victim's labels is right far more often.
+
+    Args:
+        predicted, labels: ids of rows, from 0.
+        names: of the labels.
+    """
+    exchange = find_label_exchange(predicted, labels, len(names))
+    if exchange is None:
+        return None
+    moved_labels = [(i, j) for i, j in enumerate(exchange.meanings) if i != j]
+    exchanges = ", ".join(f"`{names[i]}` for {names[j]}" for i, j in moved_labels[:6]) + (
+        " ..." if len(moved_labels) > 6 else ""
+    )
+    return RaisedFlag(
         flag="labels exchanged",
-        because=f"accuracy {now / n:.3f} on {n:,} rows, and {best / n:.3f} if its answers are read so: {shown}; look "
-        "at what `labels` or `id2label` say",
+        because=f"accuracy {exchange.right:.3f} on {len(labels):,} rows, and {exchange.right_exchanged:.3f} if its "
+        f"answers are read so: {exchanges}; look at what `labels` or `id2label` say",
     )
 
 
@@ -92,10 +118,10 @@ def attack_health(outcomes: Iterable[Outcome]) -> Health:
     lower end of its 95% Wilson interval with the number of these examples as sample size: words of one text are alike.
     There are no values where no word was asked for, or no outcome has counts.
     """
-    return Starvation().more((one.words_asked, one.words_without_candidate) for one in outcomes).health()
+    return Starvation().more((outcome.words_asked, outcome.words_without_candidate) for outcome in outcomes).health()
 
 
-MAJORITY = 0.5
+STARVED_ABOVE = 0.5
 """A search that has candidates for fewer than half of the words that it picks cannot carry out most of its choices."""
 
 
@@ -114,9 +140,9 @@ class Starvation(NamedTuple):
 
         None stands for a count that cannot be told. Such a text is left out, and so is one of which no word was asked.
         """
-        told = [(asked, without) for asked, without in counts if asked and without is not None]
-        asked, without = sum(asked for asked, _ in told), sum(without for _, without in told)
-        return Starvation(self.texts + len(told), self.asked + asked, self.without + without)
+        known = [(asked, without) for asked, without in counts if asked and without is not None]
+        asked, without = sum(asked for asked, _ in known), sum(without for _, without in known)
+        return Starvation(self.texts + len(known), self.asked + asked, self.without + without)
 
     def health(self) -> Health:
         """Return the counts as health (see `attack_health`), empty if no word was asked for."""
@@ -125,11 +151,11 @@ class Starvation(NamedTuple):
         share = self.without / self.asked
         interval = wilson(share * self.texts, self.texts)
         flags = []
-        if interval is not None and interval[0] > MAJORITY:
-            because = (
+        if interval is not None and interval[0] > STARVED_ABOVE:
+            reason = (
                 f"{100 * share:.0f}% of the {self.asked:,} words to replace in {self.texts:,} texts had no candidate"
             )
-            flags.append(Raised(flag="starved of candidates", because=because))
+            flags.append(RaisedFlag(flag="starved of candidates", because=reason))
         values = {
             "words asked": float(self.asked),
             "words without a candidate": float(self.without),

@@ -43,17 +43,17 @@ from scipy.special import gammainc, gammaincinv, nctdtr, ndtr, ndtri, stdtr, std
 
 from rbench.score.statistics import CONFIDENCE
 
-NOTHING = 1e-24
+NEGLIGIBLE = 1e-24
 """Variances below this are rounding errors of values that do not vary."""
 
 Number = Any
 """A float, or an array with an entry a sample."""
 
-Limits = Callable[[float], tuple[float, float]]
+LimitsOf = Callable[[float], tuple[float, float]]
 """Returns the limits of an interval by its confidence."""
 
 
-class Spread(NamedTuple):
+class VarianceLevels(NamedTuple):
     """The variance of a mean, by levels. Numbers may be arrays, an entry a sample."""
 
     texts: float
@@ -75,11 +75,11 @@ class Spread(NamedTuple):
     @property
     def known(self) -> bool:
         """Whether values vary, and so much of them is there that their variance can be told."""
-        return self.texts * bool(self.text_freedom) + self.draws + self.raters > NOTHING
+        return self.texts * bool(self.text_freedom) + self.draws + self.raters > NEGLIGIBLE
 
     @property
     def total(self) -> float:
-        """The variance of the mean as it is most likely, without a doubt about it."""
+        """The most likely variance of the mean: the sum of the levels, without what noise adds to each."""
         return self.texts + max(0.0, self.draws - self.noise) + max(0.0, self.raters - self.rater_noise)
 
     def squared_reach(self, confidence: float, *, normal: bool = False) -> Number:
@@ -93,6 +93,7 @@ class Spread(NamedTuple):
         if not normal and not self.text_freedom:
             return self.beyond_texts(confidence)
         quantile = float(ndtri(upper)) if normal else float(stdtrit(self.text_freedom, upper))
+        # Squared reaches of independent levels add up (Howe 1974), not the reaches: that would be needlessly wide.
         return quantile**2 * self.texts + self.beyond_texts(confidence)
 
     def beyond_texts(self, confidence: float) -> Number:
@@ -103,7 +104,7 @@ class Spread(NamedTuple):
         )
         return sum(squared_reach_of_draws(self.texts, *level, confidence) for level in levels if np.any(level[1]))
 
-    def effective(self, unit: float, confidence: float) -> Number:
+    def effective_texts(self, unit: float, confidence: float) -> Number:
         """Return the number of independent texts that reach as far with the normal quantile.
 
         Args:
@@ -121,7 +122,7 @@ class Spread(NamedTuple):
         """Return the two-sided p value of a true mean so far from the one observed: that of `interval`."""
         if not self.draw_freedom and not self.rater_freedom:
             return float(2 * stdtr(self.text_freedom, -abs(distance) / math.sqrt(self.texts)))
-        return inverted(lambda confidence: self.interval(0.0, confidence), abs(distance))
+        return invert_interval(lambda confidence: self.interval(0.0, confidence), abs(distance))
 
     def smallest(self) -> float:
         """Return the smallest true distance from a bound that a 95% interval excludes with a power of 0.8.
@@ -131,16 +132,16 @@ class Spread(NamedTuple):
         """
         if not self.draw_freedom and self.raters:
             reach, error = math.sqrt(self.squared_reach(CONFIDENCE)), math.sqrt(self.total)
-            return solved(lambda away: float(ndtr((away - reach) / error)), error)
+            return solve_for_power(lambda away: float(ndtr((away - reach) / error)), error)
         if not self.draw_freedom:
             critical = float(stdtrit(self.text_freedom, 0.5 + CONFIDENCE / 2))
-            return math.sqrt(self.texts) * errors_shown(self.text_freedom, critical)
+            return math.sqrt(self.texts) * detectable_errors(self.text_freedom, critical)
         # The variance that a sample shows is chi^2 / df times the true one, which is at least the noise of the texts.
-        shown = chances(self.draw_freedom) * max(self.draws, self.noise)
-        varied: Number = shown
-        reach = np.sqrt(self._replace(draws=varied).squared_reach(CONFIDENCE))
+        shown_draws = variance_ratio_quantiles(self.draw_freedom) * max(self.draws, self.noise)
+        varied_draws: Number = shown_draws
+        reach = np.sqrt(self._replace(draws=varied_draws).squared_reach(CONFIDENCE))
         error = math.sqrt(self.total)
-        return solved(lambda away: float(np.mean(ndtr((away - reach) / error))), error)
+        return solve_for_power(lambda away: float(np.mean(ndtr((away - reach) / error))), error)
 
 
 def squared_reach_of_draws(texts: Number, draws: Number, freedom: Number, noise: Number, confidence: float) -> Number:
@@ -157,6 +158,7 @@ def squared_reach_of_draws(texts: Number, draws: Number, freedom: Number, noise:
     """
     level, upper = 1 - confidence, 0.5 + confidence / 2
     added = np.maximum(0.0, stdtrit(freedom, upper) ** 2 * draws - ndtri(upper) ** 2 * noise)
+    # Texts alone decide where luck is no likelier than the level: the condition of the module's head.
     return np.where(lucky_agreement(texts, draws, freedom, noise, level) <= level, 0.0, added)[()]
 
 
@@ -177,27 +179,27 @@ def lucky_agreement(
         np.asarray(part, dtype=np.float64)[..., None] for part in (texts, draws, freedom, noise)
     )
     # Below the variance observed, draws do not agree by luck: they differ more than was to be expected.
-    half, smallest = freedom / 2, np.maximum(np.maximum(noise, draws), NOTHING)
+    half, smallest = freedom / 2, np.maximum(np.maximum(noise, draws), NEGLIGIBLE)
     # Each true variance is told by the probability of draws this small or smaller, from its largest down to the level.
-    most = np.maximum(gammainc(half, half * draws / smallest), NOTHING)
-    agree = most * np.minimum(level / most, 1.0) ** np.linspace(0, 1, steps)
-    true = np.maximum(half * draws / gammaincinv(half, agree), smallest)
-    apart = 2 * ndtr(ndtri(level / 2) * np.sqrt(texts / (np.maximum(texts - noise, 0.0) + true)))
-    return np.max(agree * apart, axis=-1)
+    largest_chance = np.maximum(gammainc(half, half * draws / smallest), NEGLIGIBLE)
+    chance_to_agree = largest_chance * np.minimum(level / largest_chance, 1.0) ** np.linspace(0, 1, steps)
+    true_variance = np.maximum(half * draws / gammaincinv(half, chance_to_agree), smallest)
+    chance_of_error = 2 * ndtr(ndtri(level / 2) * np.sqrt(texts / (np.maximum(texts - noise, 0.0) + true_variance)))
+    return np.max(chance_to_agree * chance_of_error, axis=-1)
 
 
-def errors_shown(freedom: float, critical: float) -> float:
+def detectable_errors(freedom: float, critical: float) -> float:
     """Return how many standard errors a true mean must lie away so that t is above `critical` with a power of 0.8."""
-    return solved(lambda away: 1 - float(nctdtr(freedom, away, critical)), critical)
+    return solve_for_power(lambda away: 1 - float(nctdtr(freedom, away, critical)), critical)
 
 
-def chances(freedom: float, classes: int = 40) -> NDArray[np.float64]:
+def variance_ratio_quantiles(freedom: float, classes: int = 40) -> NDArray[np.float64]:
     """Return how many times as large as expected a variance shows itself: the middles of equally probable classes."""
-    found: NDArray[np.float64] = gammaincinv(freedom / 2, (np.arange(classes) + 0.5) / classes) / (freedom / 2)
-    return found
+    quantiles: NDArray[np.float64] = gammaincinv(freedom / 2, (np.arange(classes) + 0.5) / classes) / (freedom / 2)
+    return quantiles
 
 
-def solved(power: Callable[[float], float], start: float, end: float = math.inf) -> float:
+def solve_for_power(power: Callable[[float], float], start: float, end: float = math.inf) -> float:
     """Return where a rising power reaches `POWER`; `end` where it does not below that."""
     below, above = 0.0, start
     while above < end and power(above) < POWER:
@@ -208,21 +210,22 @@ def solved(power: Callable[[float], float], start: float, end: float = math.inf)
     return above
 
 
-def joined(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
+def sum_variances(parts: Iterable[tuple[float, float]]) -> tuple[float, float]:
     """Return the sum of independent variances, and its degrees of freedom by Satterthwaite (1946).
 
     Args:
         parts: of each variance its value and degrees of freedom, 0 where it cannot be estimated.
     """
-    there = list(parts)
-    variance = math.fsum(part for part, _ in there)
-    spread = math.fsum(part**2 / freedom for part, freedom in there if freedom)
-    return variance, variance**2 / spread if spread else max((freedom for _, freedom in there), default=0.0)
+    known_parts = list(parts)
+    variance = math.fsum(part for part, _ in known_parts)
+    divisor = math.fsum(part**2 / freedom for part, freedom in known_parts if freedom)
+    return variance, variance**2 / divisor if divisor else max((freedom for _, freedom in known_parts), default=0.0)
 
 
-def inverted(limits: Limits, bound: float) -> float:
+def invert_interval(limits: LimitsOf, bound: float) -> float:
     """Return the two-sided p value of a bound: the interval with confidence 1 - p has the bound as a limit."""
     below, above = 0.0, 1.0
+    # 34 halvings leave 6e-11, far below any p value that a table shows.
     for _ in range(34):
         p = (below + above) / 2
         low, high = limits(1 - p)
@@ -269,9 +272,15 @@ def power_of_pairs(n: int, difference: float, rate: float, confidence: float = 0
     # Numbers of discordant pairs further than eight deviations from what is expected have no weight.
     reach = 8 * math.sqrt(n * rate * (1 - rate)) + 1
     pairs = np.arange(max(1, math.floor(n * rate - reach)), min(n, math.ceil(n * rate + reach)) + 1)
-    most = stats.binom.ppf((1 - confidence) / 2, pairs, 0.5) - 1  # ppf is the first count that is too probable
-    most += 2 * stats.binom.cdf(most + 1, pairs, 0.5) <= 1 - confidence  # where it hits the level exactly
+    critical_count = (
+        stats.binom.ppf((1 - confidence) / 2, pairs, 0.5) - 1
+    )  # ppf is the first count that is too probable
+    critical_count += (
+        2 * stats.binom.cdf(critical_count + 1, pairs, 0.5) <= 1 - confidence
+    )  # where it hits the level exactly
     # Share of discordant pairs in the direction of the difference: rate * (up - (1 - up)) = difference.
-    up = (1 + difference / rate) / 2
-    found = stats.binom.cdf(most, pairs, up) + stats.binom.sf(pairs - most - 1, pairs, up)
-    return float(np.sum(stats.binom.pmf(pairs, n, rate) * found))
+    share_up = (1 + difference / rate) / 2
+    rejected = stats.binom.cdf(critical_count, pairs, share_up) + stats.binom.sf(
+        pairs - critical_count - 1, pairs, share_up
+    )
+    return float(np.sum(stats.binom.pmf(pairs, n, rate) * rejected))

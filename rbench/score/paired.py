@@ -39,12 +39,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from rbench.score.nested_intervals import POWER, Spread, chances, inverted, joined, smallest_of_pairs, solved
-from rbench.score.statistics import CONFIDENCE, Sample, Share, wilson
+from rbench.score.nested_intervals import (
+    POWER,
+    VarianceLevels,
+    invert_interval,
+    smallest_of_pairs,
+    solve_for_power,
+    sum_variances,
+    variance_ratio_quantiles,
+)
+from rbench.score.statistics import CONFIDENCE, Proportion, Sample, wilson
 
 Values = NDArray[np.float64]
 Groups = NDArray[np.int64]
-CLASSES = 20
+POWER_CLASSES = 20
 """Of draws' variance, for the power of shares."""
 
 
@@ -98,7 +106,7 @@ class PairedSample:
 
 
 @dataclass(frozen=True)
-class Difference:
+class DifferenceEstimate:
     """`other` minus `one`, over the examples that both have a value for."""
 
     value: float | None
@@ -124,7 +132,7 @@ class Difference:
         return self.shows() if self.shows is not None else None
 
 
-def compare(sample: PairedSample, *, shares: bool, bound: float = 0.0) -> Difference:
+def compare(sample: PairedSample, *, shares: bool, bound: float = 0.0) -> DifferenceEstimate:
     """Compare two encoders.
 
     Args:
@@ -136,123 +144,128 @@ def compare(sample: PairedSample, *, shares: bool, bound: float = 0.0) -> Differ
     n = len(sample.one)
     trainings, seeds = sample.trainings, sample.seeds
     if n == 0:
-        return Difference(None, 0, trainings=trainings, seeds=seeds)
-    only = tuple(int(np.sum(a > b)) for a, b in ((sample.one, sample.other), (sample.other, sample.one)))
+        return DifferenceEstimate(None, 0, trainings=trainings, seeds=seeds)
+    discordant = tuple(int(np.sum(a > b)) for a, b in ((sample.one, sample.other), (sample.other, sample.one)))
     common: dict[str, Any] = {"n": n, "trainings": trainings, "seeds": seeds}
     if shares:
-        common |= {"only_one": only[0], "only_other": only[1]}
-    spread = spread_of(sample)
+        common |= {"only_one": discordant[0], "only_other": discordant[1]}
+    levels = estimate_levels(sample)
     if shares:
-        return _of_shares(sample, spread, only, bound, common)
-    return _of_means(float(sample.differences.mean()), spread, bound, common)
+        return _compare_shares_of_pairs(sample, levels, discordant, bound, common)
+    return _compare_means_of_pairs(float(sample.differences.mean()), levels, bound, common)
 
 
-def _of_shares(
-    sample: PairedSample, spread: Spread, only: tuple[int, ...], bound: float, common: dict[str, Any]
-) -> Difference:
+def _compare_shares_of_pairs(
+    sample: PairedSample, levels: VarianceLevels, discordant: tuple[int, ...], bound: float, common: dict[str, Any]
+) -> DifferenceEstimate:
     n, texts = len(sample.one), len(np.unique(sample.texts))
-    both, value = float(np.sum(sample.one * sample.other)), (only[1] - only[0]) / n
-    shares = (both / n, only[0] / n, only[1] / n)
-    size = size_of_texts(spread, shares[1] + shares[2] - value**2, texts, n)
+    both, value = float(np.sum(sample.one * sample.other)), (discordant[1] - discordant[0]) / n
+    shares = (both / n, discordant[0] / n, discordant[1] / n)
+    num_texts = size_of_texts(levels, shares[1] + shares[2] - value**2, texts, n)
 
-    def limits(wanted: float) -> tuple[float, float]:
-        return limits_of_difference(spread, shares, size, wanted)
+    def limits(confidence: float) -> tuple[float, float]:
+        return limits_of_difference(levels, shares, num_texts, confidence)
 
     low, high = limits(CONFIDENCE)
-    if spread.draw_freedom or bound:
-        p = inverted(limits, bound)
+    if levels.draw_freedom or bound:
+        p = invert_interval(limits, bound)
     else:
         # Newcombe's interval of few texts may exclude 0 where the exact test does not. Then 0 belongs to the interval.
-        p = mcnemar(*only)
+        p = mcnemar(*discordant)
         if p >= 1 - CONFIDENCE:
             low, high = min(low, 0.0), max(high, 0.0)
-    return Difference(
+    return DifferenceEstimate(
         value,
         low=low,
         high=high,
         p=p,
-        shows=lambda: smallest_share(spread, shares, size),
+        shows=lambda: smallest_share(levels, shares, num_texts),
         **common,
     )
 
 
-def size_of_texts(spread: Spread, unit: float, texts: int, n: int) -> float:
+def size_of_texts(levels: VarianceLevels, unit: float, texts: int, n: int) -> float:
     """Return the number of texts, each with one victim, that say as much of a share, given the victims; at most n.
 
     Where no value varies (`unit` is 0), and of one victim, each text counts once.
 
     Args:
-        spread: of the mean.
+        levels: of the mean.
         unit: the variance of one observation.
         texts: the number of different texts.
         n: the number of observations.
     """
-    return unit / max(spread.texts, unit / n) if unit > 0 and spread.draw_freedom else float(texts)
+    return unit / max(levels.texts, unit / n) if unit > 0 and levels.draw_freedom else float(texts)
 
 
 def limits_of_difference(
-    spread: Spread, shares: Sequence[float], size: float, confidence: float
+    levels: VarianceLevels, shares: Sequence[float], size: float, confidence: float
 ) -> tuple[float, float]:
     """Return the limits of a difference of two paired shares, `other` minus `one`, each in -1..1.
 
     Args:
-        spread: of the difference. Draws and raters widen what texts alone give.
+        levels: of the difference. Draws and raters widen what texts alone give.
         shares: of pairs in which both are 1, `one` alone is, and `other` alone is.
         size: the number of texts.
         confidence: in 0..1.
     """
     both, only_one, only_other = (share * size for share in shares)
     low, high = newcombe(both, only_one, only_other, max(size - both - only_one - only_other, 0.0), confidence)
-    value, beyond = shares[2] - shares[1], spread.beyond_texts(confidence)
-    below, above = math.sqrt((value - low) ** 2 + beyond), math.sqrt((high - value) ** 2 + beyond)
-    return max(-1.0, value - below), min(1.0, value + above)
+    value, added_reach = shares[2] - shares[1], levels.beyond_texts(confidence)
+    reach_below, reach_above = math.sqrt((value - low) ** 2 + added_reach), math.sqrt((high - value) ** 2 + added_reach)
+    return max(-1.0, value - reach_below), min(1.0, value + reach_above)
 
 
-def smallest_share(spread: Spread, shares: Sequence[float], texts: float) -> float | None:
+def smallest_share(levels: VarianceLevels, shares: Sequence[float], texts: float) -> float | None:
     """Return the smallest true difference of two shares that shows, in whole texts; None where none is sure to.
 
     Several victims show no less than as many texts with one victim each. What they show is decided by the interval: a
     difference is seen where it excludes 0.
     """
-    both, first, second = shares
+    both, only_one, only_other = shares
     # Of no discordant pair the rate is unknown, not 0: its upper limit says what could have been seen.
-    rate = first + second or _wilson(0, texts, CONFIDENCE)[1]
-    alone = smallest_of_pairs(round(texts), rate)
-    if alone is None or not spread.draw_freedom:
-        return alone
+    rate = only_one + only_other or _wilson(0, texts, CONFIDENCE)[1]
+    by_texts_alone = smallest_of_pairs(round(texts), rate)
+    if by_texts_alone is None or not levels.draw_freedom:
+        return by_texts_alone
 
-    differing = max(0.0, spread.draws - spread.noise)
-    explained = spread.noise / spread.texts if spread.texts else 1.0
+    differing = max(0.0, levels.draws - levels.noise)
+    explained = levels.noise / levels.texts if levels.texts else 1.0
 
-    def of_texts(away: float) -> float:
-        return (max(rate, away) - away**2) / texts
+    def of_texts(distance: float) -> float:
+        return (max(rate, distance) - distance**2) / texts
 
-    def lower_limit(away: float, shown: float) -> float:
+    def lower_limit(distance: float, variance_ratio: float) -> float:
         """Return that of a difference that is observed to be `away`, with draws that vary `shown` times as expected."""
-        discordant, one = max(rate, away), of_texts(away)
-        draws = shown * (differing + explained * one)
-        assumed = Spread(one, spread.text_freedom, draws, spread.draw_freedom, explained * one)
+        discordant, text_variance = max(rate, distance), of_texts(distance)
+        draws = variance_ratio * (differing + explained * text_variance)
+        assumed = VarianceLevels(
+            text_variance, levels.text_freedom, draws, levels.draw_freedom, explained * text_variance
+        )
         # A higher rate of discordant pairs reduces both kinds of concordant pairs in proportion.
-        same = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
-        pairs = (both * same, (discordant - away) / 2, (discordant + away) / 2)
+        concordant_scale = (1 - discordant) / (1 - rate) if rate < 1 else 0.0
+        pairs = (both * concordant_scale, (discordant - distance) / 2, (discordant + distance) / 2)
         return limits_of_difference(assumed, pairs, texts, CONFIDENCE)[0]
 
-    needed = []
-    for shown in chances(spread.draw_freedom, CLASSES).tolist():
+    detected_from = []
+    for variance_ratio in variance_ratio_quantiles(levels.draw_freedom, POWER_CLASSES).tolist():
         low, high = 0.0, 1.0
+        # The lower limit rises with the difference, so halving finds where it first lies above 0.
         while high - low > 1e-3:
             middle = (low + high) / 2
-            low, high = (low, middle) if lower_limit(middle, shown) > 0 else (middle, high)
+            low, high = (low, middle) if lower_limit(middle, variance_ratio) > 0 else (middle, high)
         # If even a difference of 1 has no lower limit above 0, draws that vary this much never show one.
-        needed.append(high if high < 1 else math.inf)
+        detected_from.append(high if high < 1 else math.inf)
 
-    def power(away: float) -> float:
-        error = math.sqrt(of_texts(away) + differing) or 1e-9
-        return float(np.mean(ndtr((away - np.array(needed)) / error)))
+    def power(distance: float) -> float:
+        error = math.sqrt(of_texts(distance) + differing) or 1e-9
+        return float(np.mean(ndtr((distance - np.array(detected_from)) / error)))
 
-    found = max(alone, solved(power, 0.5, 1.0))
-    # A difference is a number of texts, so the next larger one is meant.
-    return math.ceil(found * texts - 1e-9) / texts if found <= 1 - 1 / texts and power(found) >= POWER - 0.01 else None
+    smallest = max(by_texts_alone, solve_for_power(power, 0.5, 1.0))
+    if smallest > 1 - 1 / texts or power(smallest) < POWER - 0.01:
+        return None
+    # A difference is that of a whole number of texts, so it is rounded up to the next one.
+    return math.ceil(smallest * texts - 1e-9) / texts
 
 
 def mcnemar(only_one: int, only_other: int) -> float:
@@ -276,9 +289,9 @@ def newcombe(
     n = both + only_one + only_other + neither
     first, second = (both + only_one) / n, (both + only_other) / n
     (low1, high1), (low2, high2) = (_wilson(both + only, n, confidence) for only in (only_one, only_other))
-    across = both * neither - only_one * only_other
+    cross_product = both * neither - only_one * only_other
     # Only a positive correlation is corrected (towards 0): it narrows the interval, and must not be overestimated.
-    corrected = max(across - n / 2, 0.0) if across > 0 else float(across)
+    corrected = max(cross_product - n / 2, 0.0) if cross_product > 0 else float(cross_product)
     margins = math.prod((both + only_one, only_other + neither, both + only_other, only_one + neither))
     phi = corrected / math.sqrt(margins) if margins > 0 else 0.0
     # The lower limit of the difference pairs the second share's lower limit with the first share's upper one.
@@ -296,62 +309,70 @@ def _wilson(count: float, n: float, confidence: float) -> tuple[float, float]:
     return limits
 
 
-def _of_means(value: float, spread: Spread, bound: float, common: dict[str, Any]) -> Difference:
-    if not spread.known:
-        told = spread.text_freedom or spread.draw_freedom
-        return Difference(value=value, p=None if value != bound or not told else 1.0, **common)
-    low, high = spread.interval(value, CONFIDENCE)
-    return Difference(value, low=low, high=high, p=spread.p(value - bound), shows=spread.smallest, **common)
+def _compare_means_of_pairs(
+    value: float, levels: VarianceLevels, bound: float, common: dict[str, Any]
+) -> DifferenceEstimate:
+    if not levels.known:
+        estimable = levels.text_freedom or levels.draw_freedom
+        return DifferenceEstimate(value=value, p=None if value != bound or not estimable else 1.0, **common)
+    low, high = levels.interval(value, CONFIDENCE)
+    return DifferenceEstimate(value, low=low, high=high, p=levels.p(value - bound), shows=levels.smallest, **common)
 
 
-def spread_of(sample: PairedSample) -> Spread:
+def estimate_levels(sample: PairedSample) -> VarianceLevels:
     """Return the variance of the mean difference, by levels."""
-    found = _spread_of(sample)
+    levels = _text_and_draw_levels(sample)
     if sample.by_rater is None:
-        return found
-    from rbench.score.people import between_sums
+        return levels
+    from rbench.score.people import rater_variance_of_sums
 
     signs = zip((-1 / len(sample.one), 1 / len(sample.one)), sample.by_rater, strict=True)
-    added = ({who: weight * np.array(own) for who, own in side.items()} for weight, side in signs)
-    people = between_sums((side, sample.texts) for side in added)
-    return found._replace(raters=people.variance, rater_freedom=people.freedom, rater_noise=people.noise)
+    contributions = ({who: weight * np.array(values) for who, values in side.items()} for weight, side in signs)
+    raters_level = rater_variance_of_sums((side, sample.texts) for side in contributions)
+    return levels._replace(
+        raters=raters_level.variance, rater_freedom=raters_level.freedom, rater_noise=raters_level.noise
+    )
 
 
-def _spread_of(sample: PairedSample) -> Spread:
+def _text_and_draw_levels(sample: PairedSample) -> VarianceLevels:
+    # The four rows of the module's table: which levels are drawn decides what groups the variance is taken between.
     trained = max(sample.trainings) > 1
-    texts, runs = _numbered(sample.texts), _numbered(sample.trained, sample.seed)
+    texts, runs = _number_combinations(sample.texts), _number_combinations(sample.trained, sample.seed)
     if not trained and sample.seeds == 1:
-        return Spread(*of_groups(sample.differences, texts))
+        return VarianceLevels(*variance_of_groups(sample.differences, texts))
     draws, groups = [], sample.trained
     shares = bool(np.isin(sample.one, (0, 1)).all() and np.isin(sample.other, (0, 1)).all())
     if trained:
         sides = ((sample.one, sample.training), (sample.other, sample.other_training))
-        draws = [of_groups(values, trainings, shares=shares) for values, trainings in sides]
+        draws = [variance_of_groups(values, trainings, shares=shares) for values, trainings in sides]
     if not trained or (min(sample.trainings) == 1 and sample.seeds > 1):
-        draws.append(of_groups(sample.differences, sample.seed, shares=shares))
+        draws.append(variance_of_groups(sample.differences, sample.seed, shares=shares))
         groups = sample.seed
     # Deviations of a text are summed over all victims before they are squared: a text that is hard for every victim
     # counts as one observation, not as several.
-    rest = within(sample.differences, runs) / len(runs)
-    shared, apart = (
-        float(np.sum(np.bincount(index, weights=rest) ** 2)) for index in (texts, _numbered(texts, groups))
+    residuals = deviations_from_victims(sample.differences, runs) / len(runs)
+    by_text, by_text_and_group = (
+        float(np.sum(np.bincount(index, weights=residuals) ** 2))
+        for index in (texts, _number_combinations(texts, groups))
     )
-    return Spread(shared, int(texts.max()), *joined(draws), noise(shared, apart, len(np.unique(groups))))
+    return VarianceLevels(
+        by_text, int(texts.max()), *sum_variances(draws), text_noise(by_text, by_text_and_group, len(np.unique(groups)))
+    )
 
 
-def noise(shared: float, apart: float, groups: int) -> float:
-    """Return the part of a variance between groups that texts explain, in 0..`shared`.
+def text_noise(by_text: float, by_text_and_group: float, groups: int) -> float:
+    """Return the part of a variance between groups that texts explain, in 0..`by_text`.
 
     Args:
-        shared: the variance of the mean by texts, each text one unit.
-        apart: the same, each text in each group one unit. It is smaller by what a text adds in several groups, of which
-            a spread between groups has nothing.
+        by_text: the variance of the mean by texts, each text one unit.
+        by_text_and_group: the same, each text in each group one unit. It is smaller by what a text adds in several
+            groups, of which a spread between groups has nothing.
         groups: their number.
     """
-    return min(max(shared - (shared - apart) * groups / (groups - 1), 0.0), shared)
+    return min(max(by_text - (by_text - by_text_and_group) * groups / (groups - 1), 0.0), by_text)
 
 
-def within(values: Values, victims: Groups) -> Values:
+def deviations_from_victims(values: Values, victims: Groups) -> Values:
     """Return each value's distance from the mean of its victim, so long that the squares' expectation is the variance.
 
     Args:
@@ -360,12 +381,12 @@ def within(values: Values, victims: Groups) -> Values:
     """
     sizes = np.bincount(victims)
     means = np.bincount(victims, weights=values) / np.maximum(sizes, 1)
-    longer = np.sqrt(sizes / np.maximum(sizes - 1, 1))
-    found: Values = (values - means[victims]) * longer[victims]
-    return found
+    correction = np.sqrt(sizes / np.maximum(sizes - 1, 1))
+    deviations: Values = (values - means[victims]) * correction[victims]
+    return deviations
 
 
-def of_groups(values: Values, groups: Groups, *, shares: bool = False) -> tuple[float, int]:
+def variance_of_groups(values: Values, groups: Groups, *, shares: bool = False) -> tuple[float, int]:
     """Return the variance of the mean of groups' means, and its degrees of freedom; zeros for one group.
 
     Args:
@@ -376,11 +397,12 @@ def of_groups(values: Values, groups: Groups, *, shares: bool = False) -> tuple[
     means = np.bincount(index, weights=values) / sizes
     if len(means) == 1:
         return 0.0, 0
+    # The mean of n values of 0 or 1 moves in steps of 1 / n, and draws that differ by less seem to agree.
     step = float(np.mean(1 / sizes)) if shares else 0.0
-    return float(means.var(ddof=1)) / len(means) + rounding(step, len(means) - 1), len(means) - 1
+    return float(means.var(ddof=1)) / len(means) + rounding_variance(step, len(means) - 1), len(means) - 1
 
 
-def rounding(step: float, freedom: int) -> float:
+def rounding_variance(step: float, freedom: int) -> float:
     """Return what the variance of a mean of draws is larger by because draws are known by steps alone.
 
     Means of n whole numbers are multiples of 1 / n, so draws that differ may seem equal. With this summand a variance
@@ -393,18 +415,18 @@ def rounding(step: float, freedom: int) -> float:
     return step**2 / (16 * freedom)
 
 
-def _numbered(*keys: Groups) -> Groups:
+def _number_combinations(*keys: Groups) -> Groups:
     """Number the different combinations of the keys from 0 on."""
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].ravel()
 
 
-def numbered(names: Iterable[Hashable]) -> Groups:
+def number_names(names: Iterable[Hashable]) -> Groups:
     """Number the names 0, 1 ... in the order in which they come; the same name has the same number."""
-    seen: dict[Hashable, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names], dtype=np.int64)
+    number_of: dict[Hashable, int] = {}
+    return np.array([number_of.setdefault(name, len(number_of)) for name in names], dtype=np.int64)
 
 
-def holm(values: Sequence[float | None], comparisons: int = 0) -> list[float | None]:
+def correct_by_holm(values: Sequence[float | None], comparisons: int = 0) -> list[float | None]:
     """Return p values of one family, corrected by Holm (1979). None stays None and does not count as a comparison.
 
     Args:
@@ -415,15 +437,16 @@ def holm(values: Sequence[float | None], comparisons: int = 0) -> list[float | N
     """
     ordered = sorted((p, i) for i, p in enumerate(values) if p is not None)
     corrected: list[float | None] = [None] * len(values)
-    many, largest = len(ordered) + max(0, comparisons - len(values)), 0.0
+    # Comparisons that were open but not made count with p = 1: they only raise the factor of the others.
+    num_comparisons, largest = len(ordered) + max(0, comparisons - len(values)), 0.0
     for rank, (p, i) in enumerate(ordered):
         # Corrected p values must not fall with the rank, or a larger p could be rejected where a smaller one is not.
-        largest = max(largest, min(1.0, (many - rank) * p))
+        largest = max(largest, min(1.0, (num_comparisons - rank) * p))
         corrected[i] = largest
     return corrected
 
 
-def compare_shares(one: tuple[int, int], other: tuple[int, int]) -> Difference:
+def compare_shares(one: tuple[int, int], other: tuple[int, int]) -> DifferenceEstimate:
     """Compare two shares, each a count and its denominator, as if their examples were not the same.
 
     The interval is Newcombe's for independent shares (1998, "Interval estimation for the difference between independent
@@ -434,33 +457,35 @@ def compare_shares(one: tuple[int, int], other: tuple[int, int]) -> Difference:
 
     (first, n), (second, m) = one, other
     if not n or not m:
-        return Difference(None, 0)
+        return DifferenceEstimate(None, 0)
     low, high = confint_proportions_2indep(second, m, first, n, method="newcomb", alpha=1 - CONFIDENCE)
     p = stats.fisher_exact([[first, n - first], [second, m - second]]).pvalue
-    return Difference(second / m - first / n, min(n, m), float(low), float(high), float(p))
+    return DifferenceEstimate(second / m - first / n, min(n, m), float(low), float(high), float(p))
 
 
-def compare_means(one: Sample, other: Sample) -> Difference:
+def compare_means(one: Sample, other: Sample) -> DifferenceEstimate:
     """Compare two means by Welch's t test. It needs two values of each, and values that vary."""
     from scipy import stats
 
     if one.mean is None or other.mean is None:
-        return Difference(None, 0)
+        return DifferenceEstimate(None, 0)
     value, n = other.mean - one.mean, min(one.n, other.n)
     if n < 2:
-        return Difference(value, n)
-    parts = [(sample.deviation or 0.0) ** 2 / sample.n for sample in (one, other)]
-    error = sum(parts) ** 0.5
+        return DifferenceEstimate(value, n)
+    variances = [(sample.deviation or 0.0) ** 2 / sample.n for sample in (one, other)]
+    error = sum(variances) ** 0.5
     if not error:
-        return Difference(value, n, p=None if value else 1.0)
+        return DifferenceEstimate(value, n, p=None if value else 1.0)
     # Welch (1947): degrees of freedom of the sum of two estimated variances.
-    freedom = sum(parts) ** 2 / sum(part**2 / (s.n - 1) for part, s in zip(parts, (one, other), strict=True))
-    reach = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
+    freedom = sum(variances) ** 2 / sum(
+        variance**2 / (s.n - 1) for variance, s in zip(variances, (one, other), strict=True)
+    )
+    half_width = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * error
     p = float(2 * stats.t.sf(abs(value) / error, freedom))
-    return Difference(value, n, value - reach, value + reach, p)
+    return DifferenceEstimate(value, n, value - half_width, value + half_width, p)
 
 
-def average_differences(shares: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> Difference:
+def average_differences(shares: Sequence[tuple[tuple[int, int], tuple[int, int]]]) -> DifferenceEstimate:
     """Compare the averages of two encoders over several tasks by the counts of each task, each counting the same.
 
     Args:
@@ -472,15 +497,17 @@ def average_differences(shares: Sequence[tuple[tuple[int, int], tuple[int, int]]
     from scipy import stats
 
     if any(not n or not m for (_, n), (_, m) in shares):
-        return Difference(None, 0)
+        return DifferenceEstimate(None, 0)
     value = math.fsum(y / m - x / n for (x, n), (y, m) in shares) / len(shares)
-    moved = math.fsum((y + 1) / (m + 2) - (x + 1) / (n + 2) for (x, n), (y, m) in shares) / len(shares)
+    smoothed = math.fsum((y + 1) / (m + 2) - (x + 1) / (n + 2) for (x, n), (y, m) in shares) / len(shares)
     # Agresti and Caffo's interval is centred on the smoothed difference, not on `value`.
-    parts = [_smoothed_variance(*one) + _smoothed_variance(*other) for one, other in shares]
-    error = math.sqrt(math.fsum(parts)) / len(shares)
-    reach = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * error
-    p = float(2 * stats.norm.sf(abs(moved) / error))
-    return Difference(value, sum(min(n, m) for (_, n), (_, m) in shares), moved - reach, moved + reach, p)
+    variances = [_smoothed_variance(*first_share) + _smoothed_variance(*other) for first_share, other in shares]
+    error = math.sqrt(math.fsum(variances)) / len(shares)
+    half_width = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * error
+    p = float(2 * stats.norm.sf(abs(smoothed) / error))
+    return DifferenceEstimate(
+        value, sum(min(n, m) for (_, n), (_, m) in shares), smoothed - half_width, smoothed + half_width, p
+    )
 
 
 def _smoothed_variance(count: int, n: int) -> float:
@@ -488,19 +515,19 @@ def _smoothed_variance(count: int, n: int) -> float:
     return share * (1 - share) / (n + 2)
 
 
-def compare_pooled(one: Share | Sample, other: Share | Sample) -> Difference:
+def compare_pooled(one: Proportion | Sample, other: Proportion | Sample) -> DifferenceEstimate:
     """Compare two shares, or two means."""
-    if isinstance(one, Share) and isinstance(other, Share):
+    if isinstance(one, Proportion) and isinstance(other, Proportion):
         return compare_shares(one, other)
     assert isinstance(one, Sample) and isinstance(other, Sample)
     return compare_means(one, other)
 
 
-ENDLESS = 1e6
+INFINITE_FREEDOM = 1e6
 """Degrees of freedom of the normal distribution, where Student's t needs a number."""
 
 
-class Stated(NamedTuple):
+class ReportedNumber(NamedTuple):
     """A number of a table, with its interval and spreads, and its weight in a sum of such numbers."""
 
     value: float
@@ -518,7 +545,7 @@ class Stated(NamedTuple):
     """The side on which it stands, its encoder and its task: numbers of one group may be of the same examples."""
 
 
-def combine_stated(terms: Sequence[Stated], *, bound: float = 0.0) -> Difference:
+def combine_reported(terms: Sequence[ReportedNumber], *, bound: float = 0.0) -> DifferenceEstimate:
     """Estimate a weighted sum of numbers of tables, and judge it against a bound. `n` is that of the first side.
 
     Terms have 95% intervals. Their limits are taken as normal quantiles, each on its own side, and joined by the
@@ -533,47 +560,47 @@ def combine_stated(terms: Sequence[Stated], *, bound: float = 0.0) -> Difference
     task, because each victim is fine-tuned by itself.
     """
     value = math.fsum(term.weight * term.value for term in terms)
-    draws, freedom = joined(_draws(terms))
+    draws, freedom = sum_variances(_draw_variances(terms))
     texts = [_variance_of_texts(terms, upwards) for upwards in (False, True)]
 
     def limits(confidence: float) -> tuple[float, float]:
-        spreads = [Spread(variance, ENDLESS, draws, freedom) for variance in texts]
-        below, above = (math.sqrt(spread.squared_reach(confidence, normal=True)) for spread in spreads)
+        side_levels = [VarianceLevels(variance, INFINITE_FREEDOM, draws, freedom) for variance in texts]
+        below, above = (math.sqrt(levels.squared_reach(confidence, normal=True)) for levels in side_levels)
         return value - below, value + above
 
     sides = [[term for term in terms if term.group[0] == side] for side in (0, 1)]
-    several = [max((term.trainings for term in side), default=1) for side in sides]
+    num_trainings = [max((term.trainings for term in side), default=1) for side in sides]
     low, high = limits(CONFIDENCE)
-    return Difference(
+    return DifferenceEstimate(
         value=value,
         n=sum(term.n for term in sides[0]),
         low=low,
         high=high,
-        p=inverted(limits, bound) if high > low else float(value == bound),
-        shows=Spread(max(texts), ENDLESS, draws, freedom).smallest,
-        trainings=(several[0], several[1]),
+        p=invert_interval(limits, bound) if high > low else float(value == bound),
+        shows=VarianceLevels(max(texts), INFINITE_FREEDOM, draws, freedom).smallest,
+        trainings=(num_trainings[0], num_trainings[1]),
     )
 
 
-def _variance_of_texts(terms: Iterable[Stated], upwards: bool) -> float:
+def _variance_of_texts(terms: Iterable[ReportedNumber], upwards: bool) -> float:
     """Return the variance of the sum as the limits on one side tell it."""
     quantile = 1.959963984540054
-    together: dict[tuple[int, str, str], float] = {}
+    error_by_group: dict[tuple[int, str, str], float] = {}
     for term in terms:
         distance = term.high - term.value if upwards == (term.weight >= 0) else term.value - term.low
-        together[term.group] = together.get(term.group, 0.0) + abs(term.weight) * distance / quantile
-    return math.fsum(error**2 for error in together.values())
+        error_by_group[term.group] = error_by_group.get(term.group, 0.0) + abs(term.weight) * distance / quantile
+    return math.fsum(error**2 for error in error_by_group.values())
 
 
-def _draws(terms: Iterable[Stated]) -> list[tuple[float, float]]:
+def _draw_variances(terms: Iterable[ReportedNumber]) -> list[tuple[float, float]]:
     """Return the variances of the sum by trainings, or seeds, that vary apart, with their degrees of freedom."""
     errors: dict[tuple[int | str, ...], tuple[float, int]] = {}
     for term in terms:
         group: tuple[int | str, ...] = term.group[:2]
-        deviation, many = term.train_sd, term.trainings
+        deviation, num_draws = term.train_sd, term.trainings
         if deviation is None:
-            group, deviation, many = term.group, term.seed_sd, term.seeds
-        if deviation is not None and many > 1:
+            group, deviation, num_draws = term.group, term.seed_sd, term.seeds
+        if deviation is not None and num_draws > 1:
             error, _ = errors.get(group, (0.0, 0))
-            errors[group] = error + abs(term.weight) * deviation / math.sqrt(many), many - 1
+            errors[group] = error + abs(term.weight) * deviation / math.sqrt(num_draws), num_draws - 1
     return [(error**2, freedom) for error, freedom in errors.values()]

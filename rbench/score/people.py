@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from rbench.score.nested_intervals import NOTHING, joined, squared_reach_of_draws
+from rbench.score.nested_intervals import NEGLIGIBLE, squared_reach_of_draws, sum_variances
 from rbench.score.statistics import CONFIDENCE, wilson
 
 Values = NDArray[np.float64]
@@ -29,7 +29,7 @@ Values = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-class Between(NamedTuple):
+class RaterVariance(NamedTuple):
     """What the mean of some raters varies by because others might have been asked."""
 
     variance: float = 0.0
@@ -51,7 +51,7 @@ class Between(NamedTuple):
         return float(squared_reach_of_draws(texts, self.variance, self.freedom, self.noise, CONFIDENCE))
 
 
-def between(by_rater: Values) -> Between:
+def estimate_rater_variance(by_rater: Values) -> RaterVariance:
     """Return what raters vary by.
 
     Args:
@@ -59,17 +59,17 @@ def between(by_rater: Values) -> Between:
     """
     raters, texts = by_rater.shape
     if raters < 2 or texts < 2:
-        return Between()
-    means, own = by_rater.mean(axis=1), by_rater.mean(axis=0)
+        return RaterVariance()
+    means, text_means = by_rater.mean(axis=1), by_rater.mean(axis=0)
     # Two-way analysis of variance without replication: the residual after rater and text effects is the noise.
-    rest = by_rater - own - means[:, None] + by_rater.mean()
-    noise = float(np.sum(rest**2)) / ((texts - 1) * (raters - 1)) / (texts * raters)
-    of_texts = float(own.var(ddof=1)) / texts
+    residuals = by_rater - text_means - means[:, None] + by_rater.mean()
+    noise = float(np.sum(residuals**2)) / ((texts - 1) * (raters - 1)) / (texts * raters)
+    of_texts = float(text_means.var(ddof=1)) / texts
     variance = float(means.var(ddof=1)) / raters
-    return Between(variance, raters - 1, min(noise, of_texts)) if variance > NOTHING else Between()
+    return RaterVariance(variance, raters - 1, min(noise, of_texts)) if variance > NEGLIGIBLE else RaterVariance()
 
 
-def between_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> Between:
+def rater_variance_of_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> RaterVariance:
     """Return what a sum varies by because others might have been asked.
 
     People who judged the same parts count as the same ones in each, so what they have in common cancels out of a
@@ -82,19 +82,23 @@ def between_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) -> Between
     by_people: dict[frozenset[str], list[tuple[Mapping[str, Values], Codes]]] = {}
     for by_rater, texts in parts:
         by_people.setdefault(frozenset(by_rater), []).append((by_rater, texts))
-    found = []
-    for people, own in by_people.items():
-        _, codes = np.unique(np.concatenate([texts for _, texts in own]), return_inverse=True)
+    variances = []
+    for people, own_parts in by_people.items():
+        _, codes = np.unique(np.concatenate([texts for _, texts in own_parts]), return_inverse=True)
         if len(people) > 1 and len(codes):
-            added = [np.concatenate([by_rater[rater] for by_rater, _ in own]) for rater in sorted(people)]
+            contributions = [np.concatenate([by_rater[rater] for by_rater, _ in own_parts]) for rater in sorted(people)]
             size = int(codes.max()) + 1
-            # `between` takes means over texts, and sums are wanted here: hence the factor `size`.
-            found.append(between(np.stack([np.bincount(codes, weights=one) * size for one in added])))
-    variance, freedom = joined((each.variance, each.freedom) for each in found if each.variance)
-    return Between(variance, freedom, math.fsum(each.noise for each in found))
+            # `estimate_rater_variance` takes means over texts, and sums are wanted here: hence the factor `size`.
+            variances.append(
+                estimate_rater_variance(
+                    np.stack([np.bincount(codes, weights=by_one_rater) * size for by_one_rater in contributions])
+                )
+            )
+    variance, freedom = sum_variances((each.variance, each.freedom) for each in variances if each.variance)
+    return RaterVariance(variance, freedom, math.fsum(each.noise for each in variances))
 
 
-def like_texts(shares: Values, raters: int) -> float:
+def equivalent_texts(shares: Values, raters: int) -> float:
     """Return the number of texts with one rater each whose mean varies as that of shares does.
 
     Args:
@@ -102,21 +106,25 @@ def like_texts(shares: Values, raters: int) -> float:
         raters: how many there are.
     """
     n, mean = len(shares), float(shares.mean())
-    varies = float(shares.var(ddof=1)) if n > 1 else 0.0
+    variance = float(shares.var(ddof=1)) if n > 1 else 0.0
     # N texts with one answer of 0 or 1 each have the variance mean (1 - mean) / N, which is solved for N.
-    like = n * mean * (1 - mean) / varies if varies > NOTHING else n * (1 if mean in (0.0, 1.0) else raters)
-    return min(max(like, n), n * raters)
+    if variance > NEGLIGIBLE:
+        equivalent = n * mean * (1 - mean) / variance
+    else:  # every text has the same share: where raters agree, one answer says it, else that of each counts
+        equivalent = n * (1 if mean in (0.0, 1.0) else raters)
+    return min(max(equivalent, n), n * raters)
 
 
 def accepted_limits(shares: Values, raters: int) -> tuple[float, float]:
     """Return the limits of the mean of shares, by Wilson's interval with as many texts as these vary like.
 
     Args:
-        shares: as for `like_texts`.
+        shares: as for `equivalent_texts`.
     """
-    found = wilson(float(shares.mean()) * (size := like_texts(shares, raters)), size)
-    assert found is not None, "there is a text"
-    return found
+    size = equivalent_texts(shares, raters)
+    limits = wilson(float(shares.mean()) * size, size)
+    assert limits is not None, "there is a text"
+    return limits
 
 
 def product_limits(rate: tuple[float, float], mean: float, ends: tuple[float, float]) -> tuple[float, float]:
@@ -127,23 +135,23 @@ def product_limits(rate: tuple[float, float], mean: float, ends: tuple[float, fl
         mean: of what people accept, in 0..1, independent of the rate.
         ends: its limits.
     """
-    found = wilson(*rate)
-    assert found is not None, "there is a text"
+    rate_limits = wilson(*rate)
+    assert rate_limits is not None, "there is a text"
     value = rate[0] / rate[1]
     down, up = (
-        math.hypot(mean * (value - end), value * (mean - other)) for end, other in zip(found, ends, strict=True)
+        math.hypot(mean * (value - end), value * (mean - other)) for end, other in zip(rate_limits, ends, strict=True)
     )
     return max(0.0, value * mean - down), min(1.0, value * mean + up)
 
 
-def widened(value: float, limits: tuple[float, float], raters: Between) -> tuple[float, float]:
+def widen_by_raters(value: float, limits: tuple[float, float], raters: RaterVariance) -> tuple[float, float]:
     """Return the limits of a value in 0..1 with the raters as a level beside."""
     squares = [max(0.0, side) ** 2 for side in (value - limits[0], limits[1] - value)]
     down, up = (math.sqrt(square + raters.squared_reach(square)) for square in squares)
     return max(0.0, value - down), min(1.0, value + up)
 
 
-def alpha(answers: Sequence[tuple[int, str, int]], *, scale: bool = False) -> float | None:
+def krippendorff_alpha(answers: Sequence[tuple[int, str, int]], *, scale: bool = False) -> float | None:
     """Return Krippendorff's alpha of (rater, item, answer); None where fewer than two items have two answers, or no
     answers differ, so that there is nothing to agree on.
 
@@ -156,8 +164,8 @@ def alpha(answers: Sequence[tuple[int, str, int]], *, scale: bool = False) -> fl
     counts: dict[str, int] = {}
     for _, item, _ in answers:
         counts[item] = counts.get(item, 0) + 1
-    there = [one for one in answers if counts[one[1]] > 1]
-    if len({item for _, item, _ in there}) < 2 or len({answer for *_, answer in there}) < 2:
+    repeated = [answer_of_item for answer_of_item in answers if counts[answer_of_item[1]] > 1]
+    if len({item for _, item, _ in repeated}) < 2 or len({answer for *_, answer in repeated}) < 2:
         return None
-    task = AnnotationTask(there, distance=interval_distance) if scale else AnnotationTask(there)
+    task = AnnotationTask(repeated, distance=interval_distance) if scale else AnnotationTask(repeated)
     return float(task.alpha())

@@ -23,16 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from rbench.score.nested_intervals import NOTHING
-from rbench.score.people import like_texts
+from rbench.score.nested_intervals import NEGLIGIBLE
+from rbench.score.people import equivalent_texts
 from rbench.score.statistics import CONFIDENCE, wilson
 
 Values = NDArray[np.float64]
-FEWEST = 10
+MIN_JUDGED = 10
 """Below so many texts with both values the weight is 0: it cannot be told."""
 
 
-class Powered(NamedTuple):
+class PoweredEstimate(NamedTuple):
     """A mean of what people say, with the help of a proxy."""
 
     mean: float
@@ -44,11 +44,11 @@ class Powered(NamedTuple):
     """How many times as many answers of people alone would have this variance; 1 with a weight of 0."""
 
 
-class Error(NamedTuple):
+class ProxyError(NamedTuple):
     """How a proxy does on texts that people judged too."""
 
     n: int
-    off: float
+    distance: float
     """Mean distance from the share of raters."""
     bias: float
     """Mean of the proxy less that of people: above 0 it accepts too much."""
@@ -57,59 +57,73 @@ class Error(NamedTuple):
     most raters accept all texts, or none."""
 
 
-def powered(shares: Values, proxies: Values, rest: Values) -> Powered:
+def estimate_with_proxy(shares: Values, proxies: Values, unjudged_proxies: Values) -> PoweredEstimate:
     """Estimate the mean of what people would say of all texts.
 
     Args:
         shares: of each judged text the share of raters who accept it, in 0..1; at least one.
         proxies: what the proxy says of the same texts, in 0..1.
-        rest: what it says of the texts that nobody judged.
+        unjudged_proxies: what it says of the texts that nobody judged.
     """
-    n, others = len(shares), len(rest)
-    alone = float(shares.var(ddof=1)) / n if n > 1 else 0.0
-    classical = Powered(float(shares.mean()), 0.0, alone, 1.0)
-    if n < FEWEST or others < 2 or alone <= NOTHING:
+    n, num_unjudged = len(shares), len(unjudged_proxies)
+    variance_alone = float(shares.var(ddof=1)) / n if n > 1 else 0.0
+    classical = PoweredEstimate(float(shares.mean()), 0.0, variance_alone, 1.0)
+    if n < MIN_JUDGED or num_unjudged < 2 or variance_alone <= NEGLIGIBLE:
         return classical
-    varies = float(np.concatenate([proxies, rest]).var(ddof=1))
-    common = float(np.mean((shares - shares.mean()) * (proxies - proxies.mean())))
-    weight = min(1.0, max(0.0, common / ((1 + n / others) * varies))) if varies > NOTHING else 0.0
-    left = shares - weight * proxies
+    proxy_variance = float(np.concatenate([proxies, unjudged_proxies]).var(ddof=1))
+    covariance = float(np.mean((shares - shares.mean()) * (proxies - proxies.mean())))
+    # w of the module's head. A proxy that never varies tells nothing, so its weight is 0.
+    weight = 0.0
+    if proxy_variance > NEGLIGIBLE:
+        weight = min(1.0, max(0.0, covariance / ((1 + n / num_unjudged) * proxy_variance)))
+    residuals = shares - weight * proxies
     # `var()` divides by n, which supplies the factor (n - 1) / n of the formula above.
-    variance = float(left.var()) / (n - 2) + weight**2 * float(rest.var(ddof=1)) / others
-    if not weight or variance >= alone:
+    variance = float(residuals.var()) / (n - 2) + weight**2 * float(unjudged_proxies.var(ddof=1)) / num_unjudged
+    if not weight or variance >= variance_alone:
         return classical
-    return Powered(float(left.mean() + weight * rest.mean()), weight, variance, alone / max(variance, NOTHING))
+    return PoweredEstimate(
+        float(residuals.mean() + weight * unjudged_proxies.mean()),
+        weight,
+        variance,
+        variance_alone / max(variance, NEGLIGIBLE),
+    )
 
 
-def powered_limits(found: Powered, shares: Values, raters: int) -> tuple[float, float]:
+def estimate_limits(estimate: PoweredEstimate, shares: Values, raters: int) -> tuple[float, float]:
     """Return the limits of the mean: Wilson's, with as many texts as have this variance.
 
     Args:
-        shares: as for `powered`.
+        shares: as for `estimate_with_proxy`.
         raters: how many there are.
     """
-    size, n = like_texts(shares, raters), len(shares)
-    if found.weight:  # the variance has few degrees of freedom, as Student's t takes account of
+    size, n = equivalent_texts(shares, raters), len(shares)
+    if estimate.weight:  # the variance has few degrees of freedom, as Student's t takes account of
         normal = float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
-        size *= found.gain * (normal / float(stdtrit(n - 2, 0.5 + CONFIDENCE / 2))) ** 2
-    limits = wilson(min(1.0, max(0.0, found.mean)) * size, size)
+        size *= estimate.gain * (normal / float(stdtrit(n - 2, 0.5 + CONFIDENCE / 2))) ** 2
+    limits = wilson(min(1.0, max(0.0, estimate.mean)) * size, size)
     assert limits is not None, "there is a text"
     return limits
 
 
-def error_of(shares: Values, proxies: Values) -> Error:
+def measure_proxy_error(shares: Values, proxies: Values) -> ProxyError:
     """Measure a proxy on texts that people judged; at least one."""
     above, below = proxies[shares > 0.5], proxies[shares < 0.5]
     auc = None
     if len(above) and len(below):
-        apart = above[:, None] - below[None, :]
-        auc = float(np.mean((apart > 0) + 0.5 * (apart == 0)))
-    off = proxies - shares
-    return Error(len(shares), float(np.abs(off).mean()), float(off.mean()), auc)
+        gaps = above[:, None] - below[None, :]
+        auc = float(np.mean((gaps > 0) + 0.5 * (gaps == 0)))
+    errors = proxies - shares
+    return ProxyError(len(shares), float(np.abs(errors).mean()), float(errors.mean()), auc)
 
 
-def reach_added(one: tuple[float, float], other: tuple[float, float], value: float) -> tuple[float, float]:
-    """Return by how much further, squared, one interval reaches from a value than another, below and above."""
-    sides = [(value - one[0], value - other[0]), (one[1] - value, other[1] - value)]
-    down, up = (max(0.0, max(0.0, mine) ** 2 - max(0.0, theirs) ** 2) for mine, theirs in sides)
+def added_reach(interval: tuple[float, float], reference: tuple[float, float], value: float) -> tuple[float, float]:
+    """Return the distance that an interval adds to the reach of another one from a value, below it and above it.
+
+    Distances of independent errors add up as squares: reach of `interval`^2 = reach of `reference`^2 + added^2. It is 0
+    on a side where `interval` is the narrower one.
+    """
+    sides = [(value - interval[0], value - reference[0]), (interval[1] - value, reference[1] - value)]
+    down, up = (
+        max(0.0, max(0.0, first_reach) ** 2 - max(0.0, second_reach) ** 2) for first_reach, second_reach in sides
+    )
     return math.sqrt(down), math.sqrt(up)

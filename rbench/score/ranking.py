@@ -16,19 +16,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+# Part of the key of ranking jobs (config/versions.py): raising it computes them anew. tests/golden holds the values.
 VERSION = 1
 
 DEPTH = 1000
 """How many documents of each ranking are scored, as in BEIR. MAP depends on it in large corpora."""
 SCORES = ("ndcg", "recall", "mrr", "map", "success")
 
-Run = Mapping[str, Mapping[str, float]]
+RankedScores = Mapping[str, Mapping[str, float]]
 """By query, the scores of its first documents. trec_eval rounds scores to 32 bits, and of equal ones ranks the document
 first whose id is the largest."""
 
 
 def ranking_scores(
-    run: Run, relevance: Mapping[str, Mapping[str, int]], queries: Sequence[str], k: int
+    run: RankedScores, relevance: Mapping[str, Mapping[str, int]], queries: Sequence[str], k: int
 ) -> dict[str, NDArray[np.float64]]:
     """Return the SCORES of each query, (queries,), in 0..1.
 
@@ -39,10 +40,17 @@ def ranking_scores(
 
     wanted = {f"ndcg_cut.{k}", f"recall.{k}", "recip_rank", f"map_cut.{DEPTH}", f"success.{k}"}
     judged = {query: dict(relevance[query]) for query in queries}
-    found = pytrec_eval.RelevanceEvaluator(judged, wanted).evaluate({query: dict(run[query]) for query in queries})
-    named = {"ndcg": f"ndcg_cut_{k}", "recall": f"recall_{k}", "map": f"map_cut_{DEPTH}", "success": f"success_{k}"}
-    values = {name: np.array([found[query][of] for query in queries]) for name, of in named.items()}
-    reciprocal = np.array([found[query]["recip_rank"] for query in queries])
+    evaluated = pytrec_eval.RelevanceEvaluator(judged, wanted).evaluate({query: dict(run[query]) for query in queries})
+    measure_names = {
+        "ndcg": f"ndcg_cut_{k}",
+        "recall": f"recall_{k}",
+        "map": f"map_cut_{DEPTH}",
+        "success": f"success_{k}",
+    }
+    values = {
+        name: np.array([evaluated[query][measure] for query in queries]) for name, measure in measure_names.items()
+    }
+    reciprocal = np.array([evaluated[query]["recip_rank"] for query in queries])
     # trec_eval's recip_rank has no cut-off; MRR@k is 0 if the first relevant document lies below rank k.
     values["mrr"] = np.where(values["success"] > 0, reciprocal, 0.0)
     return {name: np.asarray(values[name], dtype=np.float64) for name in SCORES}

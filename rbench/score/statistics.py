@@ -42,15 +42,15 @@ class Sample(NamedTuple):
     @classmethod
     def pooled(cls, samples: Iterable[Sample]) -> Sample:
         """Return the statistics of the union of several samples."""
-        kept = [(s.n, s.mean, s.deviation or 0.0) for s in samples if s.mean is not None]
-        n = sum(size for size, _, _ in kept)
+        known = [(s.n, s.mean, s.deviation or 0.0) for s in samples if s.mean is not None]
+        n = sum(size for size, _, _ in known)
         if n == 0:
             return cls(0)
-        mean = math.fsum(size * m for size, m, _ in kept) / n
+        mean = math.fsum(size * m for size, m, _ in known) / n
         if n == 1:
             return cls(1, mean)
         # The sum of squares about the common mean is that within the samples plus that of their means.
-        squares = math.fsum((size - 1) * d**2 + size * (m - mean) ** 2 for size, m, d in kept)
+        squares = math.fsum((size - 1) * d**2 + size * (m - mean) ** 2 for size, m, d in known)
         return cls(n, mean, math.sqrt(squares / (n - 1)))
 
     def interval(self, confidence: float = CONFIDENCE, repeats: float = 1) -> tuple[float, float] | None:
@@ -65,7 +65,7 @@ class Sample(NamedTuple):
         return self.mean - half, self.mean + half
 
 
-class Share(NamedTuple):
+class Proportion(NamedTuple):
     """How many cases of n have something. It has what a Sample has."""
 
     hits: int
@@ -86,17 +86,17 @@ class Share(NamedTuple):
         return wilson(self.hits / repeats, self.n / repeats, confidence)
 
 
-def scored(name: str, found: Share | Sample, repeats: float = 1) -> Score:
+def make_score(name: str, estimate: Proportion | Sample, repeats: float = 1) -> Score:
     """Return a share or a mean as a score, with its n and its 95% interval.
 
     Args:
         name: of the score.
-        found: shares are in 0..1.
+        estimate: shares are in 0..1.
         repeats: how many victims attacked an example, on average, for pooled samples that share examples. The interval
             is as wide as that of n / `repeats` examples, because it covers the choice of examples.
     """
-    low, high = found.interval(repeats=repeats) or (None, None)
-    return Score(name=name, value=found.mean, n=found.n, low=low, high=high, sd=found.deviation)
+    low, high = estimate.interval(repeats=repeats) or (None, None)
+    return Score(name=name, value=estimate.mean, n=estimate.n, low=low, high=high, sd=estimate.deviation)
 
 
 def wilson(count: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
@@ -122,15 +122,17 @@ def share_interval(count: float, n: float, confidence: float = CONFIDENCE) -> tu
     limit of counts of 1 to 3. Here each limit is Wilson's or the exact one-sided one of the same level, whichever is
     further away: from counts of about ten on, and at 0 and n, that is Wilson's. Neither number need be whole.
     """
-    if (found := wilson(count, n, confidence)) is None:
+    interval = wilson(count, n, confidence)
+    if interval is None:
         return None
-    low, high = found
+    low, high = interval
+    # The whole level on one side each, not half of it: these limits only widen Wilson's where it covers too little.
     if 0 < count < n:
         low = min(low, float(betaincinv(count, n - count + 1, 1 - confidence)))
         high = max(high, float(betaincinv(count + 1, n - count, confidence)))
     return low, high
 
 
-def spread(values: Iterable[float | None]) -> float | None:
+def standard_deviation(values: Iterable[float | None]) -> float | None:
     """Return the sample standard deviation of the values that are not None; None if there are fewer than two."""
     return Sample.of(value for value in values if value is not None).deviation

@@ -33,21 +33,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from rbench.errors import JobError
 from rbench.schema import Score, Similarity
+from rbench.score.finite import check_finite
 from rbench.score.statistics import CONFIDENCE
 
 VERSION = 1
 
-FEWEST = 4
+MIN_PAIRS = 4
 """Smallest number of pairs for which a correlation and its interval are defined."""
 PERFECT = 1 - 1e-12
 """A correlation of so much is perfect, up to rounding."""
-EQUAL = 1e-6
+EQUAL_WITHIN = 1e-6
 """Cosines that differ by at most this count as equal: it is the precision of cosines of float32 vectors."""
 
 
-class Rated(Protocol):
+class RatedPair(Protocol):
     """A pair of texts with its gold score as `label`. Examples of STS tasks have this form."""
 
     @property
@@ -58,7 +58,7 @@ class Rated(Protocol):
 
 
 @dataclass(frozen=True)
-class Pairs:
+class StsPairs:
     """Pairs of sentences with gold scores. `first`, `second` and `gold` have the same length."""
 
     first: tuple[str, ...]
@@ -66,15 +66,9 @@ class Pairs:
     gold: tuple[float, ...]
 
     @classmethod
-    def of(cls, examples: Iterable[Rated]) -> Self:
-        """Make pairs from the examples of an STS task.
-
-        Raises:
-            ValueError: an example has no score, or not exactly two texts.
-        """
+    def of(cls, examples: Iterable[RatedPair]) -> Self:
+        """Make pairs from the examples of an STS task."""
         rows = [(*example.texts, example.label) for example in examples]
-        if any(len(row) != 3 or row[2] is None for row in rows):
-            raise ValueError("an STS example needs two texts and a score")
         first, second, gold = zip(*rows, strict=True) if rows else ((), (), ())
         return cls(first, second, gold)
 
@@ -109,37 +103,36 @@ def similarities(first: NDArray[Any], second: NDArray[Any], similarity: Similari
         JobError: a vector has a number that is not finite.
     """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise JobError("the encoder gave vectors with NaN or infinite numbers, so there are no cosines to score")
+    for vectors in (a, b):
+        check_finite(vectors, "the encoder")
     if similarity == "dot":
         return np.asarray((a * b).sum(axis=1))
     if similarity != "cosine":
         return np.asarray(-np.linalg.norm(a - b, ord=1 if similarity == "manhattan" else 2, axis=1))
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     products: NDArray[np.float64] = (a * b).sum(axis=1)
-    found: NDArray[np.float64] = np.zeros_like(products)
-    np.divide(products, lengths, out=found, where=lengths > 0)
-    return found.clip(-1.0, 1.0)
+    cosines: NDArray[np.float64] = np.zeros_like(products)
+    np.divide(products, lengths, out=cosines, where=lengths > 0)
+    return cosines.clip(-1.0, 1.0)
 
 
 def sts_scores(predicted: ArrayLike, gold: ArrayLike) -> tuple[Score, Score]:
     """Return `spearman` and `pearson` of `predicted` cosines and `gold` scores, both (n,), with their intervals.
 
     Raises:
-        ValueError: the two differ in length, or a number is not finite.
+        ValueError: a number is not finite.
     """
     x, y = np.asarray(predicted, dtype=np.float64), np.asarray(gold, dtype=np.float64)
-    if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"predicted {x.shape} and gold {y.shape} must both have the shape (n,)")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("cosines and gold scores must be finite numbers")
     n = len(x)
-    if n < FEWEST or np.ptp(x) <= EQUAL or np.ptp(y) == 0:
+    # Cosines that differ by rounding alone would be ranked by it, and otherwise on another machine.
+    if n < MIN_PAIRS or np.ptp(x) <= EQUAL_WITHIN or np.ptp(y) == 0:
         return Score(name="spearman", value=None, n=n), Score(name="pearson", value=None, n=n)
     from scipy.stats import pearsonr, spearmanr  # takes most of a second to import, and tables do not need it
 
     rank, linear = float(spearmanr(x, y).statistic), float(pearsonr(x, y).statistic)
-    return _score("spearman", rank, n, 1 + rank**2 / 2), _score("pearson", linear, n, 1.0)
+    return _make_score("spearman", rank, n, 1 + rank**2 / 2), _make_score("pearson", linear, n, 1.0)
 
 
 def mean_correlation(scores: Sequence[Score]) -> Score:
@@ -151,13 +144,11 @@ def mean_correlation(scores: Sequence[Score]) -> Score:
     Raises:
         ValueError: names or n differ, or there is no score.
     """
-    if len({(score.name, score.n) for score in scores}) != 1:
-        raise ValueError("a mean needs scores with the same name and n")
     values = [score.value for score in scores if score.value is not None]
     if len(scores) == 1 or not values:
         return scores[0]
     mean = math.fsum(values) / len(values)
-    return _score(scores[0].name, mean, scores[0].n, 1 + mean**2 / 2 if scores[0].name == "spearman" else 1.0)
+    return _make_score(scores[0].name, mean, scores[0].n, 1 + mean**2 / 2 if scores[0].name == "spearman" else 1.0)
 
 
 def pooled_spearman(scores: Sequence[Score], repeats: float = 1) -> Score:
@@ -167,23 +158,23 @@ def pooled_spearman(scores: Sequence[Score], repeats: float = 1) -> Score:
     each pair is in `repeats` samples, that sum is divided by `repeats`. Samples without a value are left out.
     """
     n = sum(score.n for score in scores)
-    there = [(score.n, score.value) for score in scores if score.value is not None]
-    if not there:
+    known = [(score.n, score.value) for score in scores if score.value is not None]
+    if not known:
         return Score(name="spearman", value=None, n=n)
-    mean = math.fsum(size * value for size, value in there) / sum(size for size, _ in there)
-    free = sum(size - 3 for size, _ in there) / repeats
-    return _score("spearman", mean, n, 1 + mean**2 / 2, free)
+    mean = math.fsum(size * value for size, value in known) / sum(size for size, _ in known)
+    free = sum(size - 3 for size, _ in known) / repeats
+    return _make_score("spearman", mean, n, 1 + mean**2 / 2, free)
 
 
-def _score(name: str, r: float, n: int, variance: float, free: float | None = None) -> Score:
-    """Return a correlation with its interval, by Fisher's z with the variance `variance` / `free` (n - 3)."""
-    if abs(r) >= PERFECT:
-        return Score(name=name, value=math.copysign(1.0, r), n=n)
-    low, high = fisher(r, math.sqrt(variance / (free or n - 3)))
-    return Score(name=name, value=r, n=n, low=low, high=high)
+def _make_score(name: str, correlation: float, n: int, variance: float, freedom: float | None = None) -> Score:
+    """Return a correlation with its interval, by Fisher's z with the variance `variance` / `freedom` (n - 3)."""
+    if abs(correlation) >= PERFECT:
+        return Score(name=name, value=math.copysign(1.0, correlation), n=n)
+    low, high = fisher_interval(correlation, math.sqrt(variance / (freedom or n - 3)))
+    return Score(name=name, value=correlation, n=n, low=low, high=high)
 
 
-def fisher(r: float, error: float) -> tuple[float, float]:
+def fisher_interval(r: float, error: float) -> tuple[float, float]:
     """Return the 95% interval of a correlation that is not perfect, from the standard error of its Fisher's z."""
     z, half = math.atanh(r), float(ndtri((1 + CONFIDENCE) / 2)) * error
     return math.tanh(z - half), math.tanh(z + half)
@@ -201,16 +192,16 @@ def spearman_values(predicted: ArrayLike, gold: ArrayLike) -> Values | None:
     if not len(x) or not x.max() or not y.max():
         return None
     a, b = (_centred_ranks(codes) for codes in (x, y))
-    both, of_a, of_b = float(np.mean(a * b)), float(np.mean(a * a)), float(np.mean(b * b))
+    covariance, variance_a, variance_b = float(np.mean(a * b)), float(np.mean(a * a)), float(np.mean(b * b))
     # A pair contributes by its own ranks, and by shifting the ranks of others in either series. Each of these three
     # terms has the mean `both`, so the influences sum to 0.
-    of_both = a * b + _moved(x, b) + _moved(y, a) - 3 * both
-    influence = of_both / np.sqrt(of_a * of_b)
-    coefficient = both / np.sqrt(of_a * of_b)
-    for codes, ranks, variance in ((x, a, of_a), (y, b, of_b)):
-        influence -= coefficient / 2 * ((ranks * ranks + 2 * _moved(codes, ranks)) / variance - 3)
-    found: Values = coefficient + influence
-    return found
+    joint_influence = a * b + _mean_lift(x, b) + _mean_lift(y, a) - 3 * covariance
+    influence = joint_influence / np.sqrt(variance_a * variance_b)
+    coefficient = covariance / np.sqrt(variance_a * variance_b)
+    for codes, ranks, variance in ((x, a, variance_a), (y, b, variance_b)):
+        influence -= coefficient / 2 * ((ranks * ranks + 2 * _mean_lift(codes, ranks)) / variance - 3)
+    values: Values = coefficient + influence
+    return values
 
 
 def _centred_ranks(codes: NDArray[np.intp]) -> Values:
@@ -220,12 +211,12 @@ def _centred_ranks(codes: NDArray[np.intp]) -> Values:
     return below[codes]
 
 
-def _moved(codes: NDArray[np.intp], weights: Values) -> Values:
+def _mean_lift(codes: NDArray[np.intp], weights: Values) -> Values:
     """Return, for each number, the mean over all pairs of `weights`, times how far this number lifts their rank.
 
     A number lifts the ranks of greater numbers wholly, and of equal ones by half.
     """
     sums = np.bincount(codes, weights=weights)
     above = sums[::-1].cumsum()[::-1] - sums / 2
-    found: Values = above[codes] / len(codes)
-    return found
+    lifts: Values = above[codes] / len(codes)
+    return lifts

@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rbench.schema import Score
-from rbench.score.sts import FEWEST, PERFECT, fisher, spearman_values, sts_scores
+from rbench.score.sts import MIN_PAIRS, PERFECT, fisher_interval, spearman_values, sts_scores
 
+# Part of the key of every STS job (`USES` of measures/sts.py, config/versions.py): raising it computes them anew.
+# tests/golden and tests/score/test_subsets.py hold the values.
 VERSION = 2
 
-MISSING = "missing: "
+MISSING_PREFIX = "missing: "
 """Stands before the name of a subset in a record's counts of pairs that are not there."""
 
 
@@ -35,40 +37,35 @@ def set_scores(predicted: ArrayLike, gold: ArrayLike, subsets: Sequence[str] = (
         subsets: the subset of each pair; empty where it is not known.
 
     Raises:
-        ValueError: lengths differ, or a number is not finite.
+        ValueError: a number is not finite.
     """
     x, y = np.asarray(predicted, dtype=np.float64), np.asarray(gold, dtype=np.float64)
-    found = _with_errors(x, y)
+    scores_of_set = _correlate_with_errors(x, y)
     if not subsets:
-        return found
+        return scores_of_set
     names = np.asarray(subsets)
-    if names.shape != x.shape:
-        raise ValueError(f"{len(names)} subsets are named for {len(x)} pairs")
     for subset in dict.fromkeys(subsets):
-        own = names == subset
-        scores = _with_errors(x[own], y[own])
-        found += tuple(one.model_copy(update={"name": of_subset(one.name, subset)}) for one in scores)
-    return found
+        in_subset = names == subset
+        scores = _correlate_with_errors(x[in_subset], y[in_subset])
+        scores_of_set += tuple(
+            score.model_copy(update={"name": subset_score_name(score.name, subset)}) for score in scores
+        )
+    return scores_of_set
 
 
-def of_subset(score: str, subset: str) -> str:
+def subset_score_name(score: str, subset: str) -> str:
     """Return the name of a subset's score in a record: `spearman:MSRpar`."""
     return f"{score}:{subset}"
 
 
-def average(scores: Sequence[Score], *, by_size: bool = False) -> Score:
+def average_correlations(scores: Sequence[Score], *, by_size: bool = False) -> Score:
     """Return the mean of correlations of independent samples. n is the sum of theirs.
 
     It has no value where a correlation has none, and no interval where one has no standard error, as Pearson's.
 
     Args:
         by_size: whether each correlation counts as often as it has pairs.
-
-    Raises:
-        ValueError: there is no score.
     """
-    if not scores:
-        raise ValueError("an average needs at least one score")
     n = sum(score.n for score in scores)
     values = [score.value for score in scores if score.value is not None]
     if len(values) < len(scores):
@@ -76,11 +73,11 @@ def average(scores: Sequence[Score], *, by_size: bool = False) -> Score:
     weights = [score.n / n if by_size else 1 / len(scores) for score in scores]
     mean = math.fsum(weight * value for weight, value in zip(weights, values, strict=True))
     errors = [weight * score.sd / math.sqrt(score.n) for weight, score in zip(weights, scores, strict=True) if score.sd]
-    error = math.sqrt(math.fsum(one**2 for one in errors)) if len(errors) == len(scores) else None
-    return _reaching(scores[0].name, mean, n, error)
+    error = math.sqrt(math.fsum(error_of_one**2 for error_of_one in errors)) if len(errors) == len(scores) else None
+    return _with_interval(scores[0].name, mean, n, error)
 
 
-def over_trainings(scores: Sequence[Score]) -> Score:
+def average_over_trainings(scores: Sequence[Score]) -> Score:
     """Return the mean of an average over encoders that were scored on the same pairs, such as several trainings.
 
     Its interval is as wide as that of one encoder. Scores without a value are left out.
@@ -88,21 +85,21 @@ def over_trainings(scores: Sequence[Score]) -> Score:
     Raises:
         ValueError: there is no score.
     """
-    there = [score for score in scores if score.value is not None]
-    if len(scores) == 1 or not there:
+    valued = [score for score in scores if score.value is not None]
+    if len(scores) == 1 or not valued:
         return scores[0]
-    mean = math.fsum(score.value or 0 for score in there) / len(there)
-    spreads = [score.sd for score in there if score.sd is not None]
-    error = math.fsum(spreads) / len(there) / math.sqrt(there[0].n) if len(spreads) == len(there) else None
-    return _reaching(there[0].name, mean, there[0].n, error)
+    mean = math.fsum(score.value or 0 for score in valued) / len(valued)
+    deviations = [score.sd for score in valued if score.sd is not None]
+    error = math.fsum(deviations) / len(valued) / math.sqrt(valued[0].n) if len(deviations) == len(valued) else None
+    return _with_interval(valued[0].name, mean, valued[0].n, error)
 
 
-def _reaching(name: str, mean: float, n: int, error: float | None) -> Score:
+def _with_interval(name: str, mean: float, n: int, error: float | None) -> Score:
     """Return a correlation with the interval that follows from its standard error; None: it has none."""
     if error is None or abs(mean) >= PERFECT:
         return Score(name=name, value=mean, n=n)
     # Delta method: the derivative of atanh(r) is 1 / (1 - r^2).
-    low, high = fisher(mean, error / (1 - mean**2))
+    low, high = fisher_interval(mean, error / (1 - mean**2))
     return Score(name=name, value=mean, n=n, low=low, high=high, sd=error * math.sqrt(n))
 
 
@@ -112,9 +109,10 @@ def standard_error(predicted: ArrayLike, gold: ArrayLike) -> float | None:
     return None if values is None or len(values) < 2 else float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
-def _with_errors(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[Score, ...]:
+def _correlate_with_errors(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[Score, ...]:
     """Return `spearman`, with its standard error, and `pearson`."""
     spearman, pearson = sts_scores(x, y)
-    if spearman.value is None or len(x) < FEWEST or (error := standard_error(x, y)) is None:
+    error = standard_error(x, y) if spearman.value is not None and len(x) >= MIN_PAIRS else None
+    if error is None:
         return spearman, pearson
     return spearman.model_copy(update={"sd": error * math.sqrt(len(x))}), pearson

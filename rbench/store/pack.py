@@ -21,22 +21,22 @@ from pydantic_core import from_json, to_json
 from rbench.errors import StoreError
 from rbench.schema import Outcome, Plan
 from rbench.store.multi_run import check_inputs, check_out
-from rbench.store.runs import Store, files, parquet
+from rbench.store.runs import RunStore, files, parquet
 from rbench.store.runs.packed import (
-    ALWAYS,
+    ALWAYS_FITS,
     DERIVED,
-    LINES,
+    LINE_FILES,
     OUTCOMES,
     RECORDS,
-    Packed,
-    fits,
-    jobs_of,
-    name_of,
-    record_line,
+    PackedFolder,
+    fits_ratio,
+    name_of_run,
+    pack_record,
+    read_jobs,
 )
 from rbench.store.runs.reader import JUDGED, LOGS, PLAN, PREDICTIONS, ROWS
 from rbench.store.runs.store import folder_path
-from rbench.system.below import Below
+from rbench.system.below import SafeFolder
 
 _LEFT_OUT = {*DERIVED, LOGS}
 """What follows from a RUN's results, and what nobody needs who only reads them."""
@@ -67,7 +67,7 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     """
     run = folder_path(run)
     if not run.is_file():
-        return _pack(run, folder_path(out) if out is not None else files.beside(run, f"{run.resolve().name}.zip"))
+        return _pack(run, folder_path(out) if out is not None else files.path_beside(run, f"{run.resolve().name}.zip"))
     from rbench.store import old_packs
 
     if not old_packs.is_old(run):
@@ -78,34 +78,34 @@ def pack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     check_out(out, [])
     files.make_folder_of(out)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as place:
-        old_packs.unpack(run, folder := Path(place) / name_of(run))
+        old_packs.unpack(run, folder := Path(place) / name_of_run(run))
         return _pack(folder, out)
 
 
 def _pack(run: Path, out: Path) -> PackedRun:
-    store = Store(run)
+    store = RunStore(run)
     check_out(out, [store])
     check_inputs([store], "packed")
     plan = store.plan()
     assert plan is not None
-    partial = files.beside(out, f".{out.name}.{secrets.token_hex(4)}.tmp")
-    beside = Below(out.parent)
+    unfinished = files.path_beside(out, f".{out.name}.{secrets.token_hex(4)}.tmp")
+    safe_folder = SafeFolder(out.parent)
     try:
         with files.as_store_error(out):
-            with os.fdopen(beside.create(partial), "wb") as written:
-                with zipfile.ZipFile(written, "w") as archive:
-                    for name, content in _members(store, plan):
-                        _add(archive, name, content)
-                written.flush()
-                os.fsync(written.fileno())
-            packed = Packed(partial)  # all of it is read again, before it has its name
-            found = [len(packed.read_lined(path)) for path in packed.files(partial)]
+            with os.fdopen(safe_folder.open_new(unfinished), "wb") as handle:
+                with zipfile.ZipFile(handle, "w") as archive:
+                    for name, content in _write_members(store, plan):
+                        _add_member(archive, name, content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            packed = PackedFolder(unfinished)  # all of it is read again, before it has its name
+            sizes = [len(packed.read_lined(path)) for path in packed.files(unfinished)]
             check_out(out, [store])  # another process may have made it meanwhile
-            beside.rename(partial, out)
+            safe_folder.rename(unfinished, out)
     finally:
-        beside.remove(partial)
-    own = {path.name for path, _ in Below(run).entries(run)}
-    return PackedRun(out, len(found), sum(found), tuple(sorted(own & _LEFT_OUT)))
+        safe_folder.remove(unfinished)
+    names = {path.name for path, _ in SafeFolder(run).entries(run)}
+    return PackedRun(out, len(sizes), sum(sizes), tuple(sorted(names & _LEFT_OUT)))
 
 
 def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
@@ -120,17 +120,16 @@ def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     Raises:
         StoreError: `run` is no packed RUN, or is damaged; `out` is there.
     """
-    store = Store(run := folder_path(run))
+    store = RunStore(run := folder_path(run))
     below = store.opened()
-    if not isinstance(below, Packed):
+    if not isinstance(below, PackedFolder):
         raise StoreError(f"{run} is not packed. Name a file that rbench pack wrote.")
-    if store.plan() is None:
-        raise StoreError(f"{run} is no packed RUN: it has no plan.json.")
-    out = folder_path(out) if out is not None else files.beside(run, run.stem)
+    store.existing_plan()
+    out = folder_path(out) if out is not None else files.path_beside(run, run.stem)
     check_out(out, [store])
     count = size = 0
-    with files.growing(out) as unfinished:
-        target = Below(unfinished)
+    with files.grow_folder(out) as unfinished:
+        target = SafeFolder(unfinished)
         for path in below.files(run):
             content = files.read(path, below, lined=True) or b""
             files.write(unfinished / path.relative_to(run), content, target)
@@ -138,34 +137,35 @@ def unpack(run: Path | str, out: Path | str | None = None) -> PackedRun:
     return PackedRun(out, count, size)
 
 
-def _members(store: Store, plan: Plan) -> Iterator[tuple[str, bytes]]:
+def _write_members(store: RunStore, plan: Plan) -> Iterator[tuple[str, bytes]]:
     """Yield the members of the packed RUN of a folder: each name with its content."""
-    said = _content(store, store.root / PLAN)
-    yield PLAN, said
-    jobs = jobs_of(said)
-    lines: dict[str, list[bytes]] = {name: [] for name in (RECORDS, *LINES)}
+    plan_content = _read_present(store, store.root / PLAN)
+    yield PLAN, plan_content
+    jobs = read_jobs(plan_content)
+    lines: dict[str, list[bytes]] = {name: [] for name in (RECORDS, *LINE_FILES)}
+    # Filled while Parquet is written, which runs through all outcomes: the records below state these digests.
     digests: dict[str, str] = {}
 
     def outcomes() -> Iterator[tuple[str, list[Outcome]]]:
         for job in plan.jobs:
             if found := store.outcomes(job):
-                content = b"".join(files.write_line(job, outcome) + b"\n" for outcome in found)
-                digests[job.key] = sha256(content).hexdigest()
+                packed_content = b"".join(files.write_line(job, outcome) + b"\n" for outcome in found)
+                digests[job.key] = sha256(packed_content).hexdigest()
                 yield job.key, found
 
-    content = parquet.write(outcomes())
+    packed_content = parquet.write_parquet(outcomes())
     if digests:
-        yield OUTCOMES, content
+        yield OUTCOMES, packed_content
     for job in plan.jobs:
         record = store.record(job)
         if record is None:
             continue
         path = store.folder(job) / "record.json"
-        content = _content(store, path)
+        packed_content = _read_present(store, path)
         if record.outcomes is not None and job.key in digests:
-            content = _as_written_now(content, digests[job.key])
+            packed_content = _renew_digest(packed_content, digests[job.key])
         try:
-            lines[RECORDS].append(record_line(content, jobs) + b"\n")
+            lines[RECORDS].append(pack_record(packed_content, jobs) + b"\n")
         except ValueError as error:
             problem = f"{path} cannot be packed: {error}. Delete it, and the same rbench run makes it again."
             raise StoreError(problem) from error
@@ -173,31 +173,31 @@ def _members(store: Store, plan: Plan) -> Iterator[tuple[str, bytes]]:
         lines[ROWS] += [store.content(job, ROWS) or b""] if record.rows is not None else []
     yield from ((name, b"".join(found)) for name, found in lines.items() if any(found))
     if store.opened().kind(store.root / JUDGED) == "file":
-        yield JUDGED, _content(store, store.root / JUDGED)
+        yield JUDGED, _read_present(store, store.root / JUDGED)
 
 
-def _as_written_now(record: bytes, digest: str) -> bytes:
+def _renew_digest(record: bytes, digest: str) -> bytes:
     """Return a record with the digest of its outcomes as lines of this version.
 
     Lines of earlier versions lack fields that outcomes got since, or have them in another order. Parquet has a column
     for each, so the lines that come of it are those of this version.
     """
-    found = from_json(files.unseal(record))
-    found["outcomes"]["sha256"] = digest
-    return files.seal(to_json(found, indent=1).decode())
+    record_json = from_json(files.unseal(record))
+    record_json["outcomes"]["sha256"] = digest
+    return files.seal(to_json(record_json, indent=1).decode())
 
 
-def _content(store: Store, path: Path) -> bytes:
+def _read_present(store: RunStore, path: Path) -> bytes:
     content = files.read(path, store.opened(), lined=True)
     if content is None:
         raise StoreError(f"{path} was removed while the RUN was packed. Run the same command again.")
     return content
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+def _add_member(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     # Date and mode are fixed, so that the same RUN gives the same bytes.
     info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     info.external_attr = (stat.S_IFREG | 0o644) << 16
-    fit = len(content) <= ALWAYS or fits(len(content), len(zlib.compress(content, 9)))
+    fit = len(content) <= ALWAYS_FITS or fits_ratio(len(content), len(zlib.compress(content, 9)))
     info.compress_type = zipfile.ZIP_DEFLATED if fit else zipfile.ZIP_STORED
     archive.writestr(info, content, compresslevel=9)

@@ -16,6 +16,7 @@ PACKAGES = (
     "sentence-transformers",
     "textattack",
     "datasets",
+    "mteb",
     "nltk",
     "numpy",
     "scipy",
@@ -24,36 +25,36 @@ PACKAGES = (
 
 
 @cache
-def commit() -> tuple[str | None, bool | None]:
+def read_commit() -> tuple[str | None, bool | None]:
     """Return (commit, dirty) of the checkout that rbench runs from; (None, None) for an installed wheel."""
     root = Path(rbench.__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None, None
     try:
-        head = _git(root, "rev-parse", "HEAD")
-        return head.strip(), bool(_git(root, "status", "--porcelain", "--untracked-files=no").strip())
+        head = _run_git(root, "rev-parse", "HEAD")
+        return head.strip(), bool(_run_git(root, "status", "--porcelain", "--untracked-files=no").strip())
     except (OSError, subprocess.CalledProcessError):  # git is missing or fails: the commit is not known
         return None, None
 
 
-def _git(root: Path, *arguments: str) -> str:
+def _run_git(root: Path, *arguments: str) -> str:
     return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True).stdout
 
 
 @cache
-def packages() -> dict[str, str]:
+def read_packages() -> dict[str, str]:
     """Return the installed versions of the packages that can change a score."""
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 @cache
-def machine() -> str:
+def describe_machine() -> str:
     """Return operating system, architecture and processor, without host or user names."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")

@@ -16,28 +16,30 @@ from typing import get_args
 from rbench.errors import PlanError, StoreError
 from rbench.schema import Job, Plan, TableSpec
 from rbench.schema.common import Stored
-from rbench.store.runs import Store
-from rbench.store.runs.files import as_store_error, beside, growing
-from rbench.store.runs.packed import name_of
+from rbench.store.runs import RunStore
+from rbench.store.runs.files import grow_folder, path_beside
+from rbench.store.runs.packed import name_of_run
 
-_OF_TEXTS = "positives"
+_TEXTS_METRIC = "positives"
 """The metric whose table shows texts. The tables of all other metrics show numbers."""
 _OUTCOMES = re.compile(r"outcomes.*\.jsonl")
 
 
-def kept(store: Store, plan: Plan, wanted: bool) -> bool:
+def keeps_texts(store: RunStore, plan: Plan, wanted: bool) -> bool:
     """Whether the RUN in `store` keeps texts: as when it was started, or as `wanted` if it has no results yet.
 
     Raises StoreError if no texts are wanted but the RUN has some.
     """
-    before = None
+    stored_plan = None
     with suppress(StoreError):  # a damaged plan is replaced, and the records say whether there are texts
-        before = store.plan()
-    if before is not None and not before.texts:
+        stored_plan = store.plan()
+    if stored_plan is not None and not stored_plan.texts:
         return False
-    if before is None and any(r.outcomes is not None and not r.outcomes.texts for r in store.records(plan)):
+    if stored_plan is None and any(
+        record.outcomes is not None and not record.outcomes.texts for record in store.records(plan)
+    ):
         return False
-    if not wanted and any(_OUTCOMES.fullmatch(path.name) for _, path in store.of_stages()):
+    if not wanted and any(_OUTCOMES.fullmatch(path.name) for _, path in store.stage_files()):
         raise StoreError(
             f"{store.root} has outcomes with texts, so --no-texts cannot resume it. Resume it without --no-texts and "
             "make a copy without texts, rbench pack RUN --no-texts; or choose another --out."
@@ -45,32 +47,26 @@ def kept(store: Store, plan: Plan, wanted: bool) -> bool:
     return wanted
 
 
-def check(jobs: Iterable[Job]) -> None:
+def check_no_texts_needed(jobs: Iterable[Job]) -> None:
     """Raise PlanError if a job that is to run needs the texts of another job, which the RUN would not keep."""
     for job in jobs:
-        if job.measuring is not None and job.measuring.attack is not None:
+        if "attack" in job.needs or (job.measuring is not None and job.measuring.attack is not None):
             raise PlanError(
-                f"{job.name} asks victims again for the texts that attacks made, and this RUN keeps no texts. Run the "
-                "suite in another --out without --no-texts, and make a copy without texts afterwards, which keeps what "
-                "was measured: rbench pack RUN --no-texts."
-            )
-        if "attack" in job.needs:
-            raise PlanError(
-                f"{job.name} is trained or evaluated on texts that an attack made, and this RUN keeps no texts. "
-                "Run the suite in another --out without --no-texts, and make a copy without texts afterwards: rbench "
-                "pack RUN --no-texts."
+                f"{job.name} needs the texts that an attack made, and this RUN keeps no texts. Run the suite in "
+                "another --out without --no-texts, and make a copy without texts afterwards, which keeps what was "
+                "measured: rbench pack RUN --no-texts."
             )
 
 
-def shown_by(table: TableSpec) -> bool:
+def shows_texts(table: TableSpec) -> bool:
     """Whether a table shows texts."""
-    return table.metric == _OF_TEXTS and table.layout == "paper"
+    return table.metric == _TEXTS_METRIC and table.layout == "paper"
 
 
-def notes(plan: Plan) -> list[str]:
+def describe_left_out(plan: Plan) -> list[str]:
     """Name the tables of the suite that a RUN without texts leaves out."""
-    missing = not plan.texts and any(shown_by(table) for table in plan.suite.tables)
-    return [f"the table {_OF_TEXTS} shows texts, which this RUN does not keep: it is left out"] if missing else []
+    missing = not plan.texts and any(shows_texts(table) for table in plan.suite.tables)
+    return [f"the table {_TEXTS_METRIC} shows texts, which this RUN does not keep: it is left out"] if missing else []
 
 
 def strip(run: Path, out: Path | None = None) -> Path:
@@ -79,26 +75,21 @@ def strip(run: Path, out: Path | None = None) -> Path:
     Copies the plan, the records of its jobs, outcomes, predictions and rows, and what people said. The copy gets its
     name once it is complete. Until then it lies beside, and is removed if anything goes wrong.
 
-    Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it or not empty.
+    Raises StoreError if `run` is not a RUN, something in it is damaged, or `out` is inside it, not empty or a file.
     """
-    source = Store(run)
-    plan = source.plan()
-    if plan is None:
-        raise StoreError(f"{run} is not a RUN: it has no plan.json. Name the folder that `rbench run` wrote.")
-    out = out if out is not None else beside(run, f"{name_of(run)}-stripped")
+    source = RunStore(run)
+    plan = source.existing_plan()
+    out = out if out is not None else path_beside(run, f"{name_of_run(run)}-stripped")
     if out.resolve().is_relative_to(run.resolve()):
         raise StoreError(f"{out} lies in the RUN, which is not to be changed. Choose another --out.")
-    with as_store_error(out):
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise StoreError(f"{out} is there already and not empty. Choose another --out.")
     problems = list[str]()
     for job in plan.jobs:
-        found = [source.look(job).problem, *(read.damage for read in source.reads(job))]
-        problems += [said for said in found if said][:1]
+        job_problems = [source.look(job).problem, *(read.damage for read in source.reads(job))]
+        problems += [problem for problem in job_problems if problem][:1]
     if problems:
         raise StoreError("\n".join([*problems, "Run the suite again, and strip the RUN then."]))
-    with growing(out) as unfinished:
-        stripped = Store(unfinished, texts=False)
+    with grow_folder(out) as unfinished:
+        stripped = RunStore(unfinished, texts=False)
         stripped.write_plan(plan.model_copy(update={"texts": False}))
         for job in plan.jobs:
             record = source.record(job)
@@ -108,10 +99,12 @@ def strip(run: Path, out: Path | None = None) -> Path:
                 if (lines := getattr(source, name)(job))
             }
             if record is not None:
-                own = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
-                stripped.write_record(record.model_copy(update=own))
+                # Lines without texts have other digests. Those of a job under way are in no record.
+                stated_digests = {name: digest for name, digest in digests.items() if getattr(record, name) is not None}
+                stripped.write_record(record.model_copy(update=stated_digests))
         from rbench.store import judged
 
-        if (said := judged.read(source)) is not None:
-            judged.write(stripped, said)
+        judgements = judged.read_judgements(source)
+        if judgements is not None:
+            judged.write_judgements(stripped, judgements)
     return out

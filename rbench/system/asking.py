@@ -28,7 +28,7 @@ from pydantic_core import from_json
 
 from rbench import masking
 from rbench.errors import AnswerError, JobError, ResourceError
-from rbench.schema.common import Served
+from rbench.schema.common import ServerSettings
 
 T = TypeVar("T")
 P = TypeVar("P")
@@ -41,15 +41,17 @@ MOST_BYTES = 16 << 20
 """Longest answer to one request, where the caller says nothing else."""
 SHOWN_BYTES = 1 << 16
 """Start of an answer in which secrets are looked for before its first 200 letters are shown."""
-PASSING = {408, 425, 429}
+PASSING_STATUSES = {408, 425, 429}
 """Status codes below 500 of failures that may pass."""
-SETTINGS = (401, 403, 404, 405)
+SETTINGS_STATUSES = (401, 403, 404, 405)
 """Status codes that mostly concern all texts alike: wrong headers, or a wrong URL."""
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
-def connected(served: Served, who: str, more: Mapping[str, str] | None = None, most_bytes: int = MOST_BYTES) -> Poster:
+def connect(
+    served: ServerSettings, who: str, more: Mapping[str, str] | None = None, most_bytes: int = MOST_BYTES
+) -> HttpPoster:
     """Return what posts to a server, with the values of environment variables in its URL and headers, which are masked
     from now on. Nothing is sent yet.
 
@@ -62,7 +64,7 @@ def connected(served: Served, who: str, more: Mapping[str, str] | None = None, m
         ResourceError: an environment variable is not set, or a header has a character that no header may have.
     """
     written = {**served.headers, **(more or {})}
-    headers = {name: _expanded(value, f"header {name}", who) for name, value in written.items()}
+    headers = {name: _expand_variables(value, f"header {name}", who) for name, value in written.items()}
     for name, value in headers.items():
         masking.learn_header(name, value)
         if not (value.isascii() and value.isprintable()):
@@ -70,35 +72,35 @@ def connected(served: Served, who: str, more: Mapping[str, str] | None = None, m
                 f"{who}: header {name} has a character that no header may have, such as the end of a line or a letter "
                 f"beyond ASCII; look at what {written[name]!r} stands for"
             )
-    url = _expanded(served.url, "the URL", who)
+    url = _expand_variables(served.url, "the URL", who)
     masking.learn_address(url)
-    return Poster(served, url, headers, most_bytes)
+    return HttpPoster(served, url, headers, most_bytes)
 
 
-def _expanded(value: str, where: str, who: str) -> str:
+def _expand_variables(value: str, where: str, who: str) -> str:
     missing = [name for name in VARIABLE.findall(value) if not os.environ.get(name)]
     if missing:
         raise ResourceError(
             f"{who}: {where} needs the environment variable {missing[0]}, which is not set; `export {missing[0]}=...`"
         )
     masking.learn(*(os.environ[name] for name in VARIABLE.findall(value)))
-    return VARIABLE.sub(lambda found: os.environ[found[1]], value)
+    return VARIABLE.sub(lambda variable: os.environ[variable[1]], value)
 
 
-class Unavailable(Exception):
+class ServerUnavailable(Exception):
     """The server gave no answer, also when it was asked again. It may do so later, or for other texts."""
 
     def __init__(self, message: str, status: int = 0, pause: float | None = None, slow: bool = False) -> None:
         super().__init__(message)
         self.status, self.pause, self.slow = status, pause, slow
-        self.may_pass = status not in SETTINGS and (pause is None or pause <= LONGEST_WAIT)
+        self.may_pass = status not in SETTINGS_STATUSES and (pause is None or pause <= LONGEST_WAIT)
 
 
-class Broken(Exception):
+class RequestImpossible(Exception):
     """No request can succeed: the URL is wrong."""
 
 
-class Poster:
+class HttpPoster:
     """Posts to one URL from several threads.
 
     Args:
@@ -108,15 +110,17 @@ class Poster:
         most_bytes: longest answer to one request.
     """
 
-    def __init__(self, endpoint: Served, url: str, headers: dict[str, str], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, endpoint: ServerSettings, url: str, headers: dict[str, str], most_bytes: int = MOST_BYTES
+    ) -> None:
         self.endpoint, self.url, self.most_bytes = endpoint, url, most_bytes
-        self._loop = _Loop()
+        self._loop = _LoopThread()
         self._client = httpx.AsyncClient(
             headers={"Accept": "application/json", "Content-Type": "application/json", **headers},
             timeout=endpoint.timeout,
             limits=httpx.Limits(max_connections=endpoint.concurrency, max_keepalive_connections=endpoint.concurrency),
         )
-        self._pace = _Pace(endpoint.rate)
+        self._pace = _RequestPace(endpoint.rate)
         self._random = random.Random()  # one of its own: the global one belongs to attacks
 
     def ask(self, body: Any, harmless: Any, stop: threading.Event, *, who: str, kept: str) -> Any:
@@ -135,21 +139,21 @@ class Poster:
             raise JobError(f"{who} was no longer asked")
         try:
             return self.post(body, stop)
-        except Unavailable as error:
+        except ServerUnavailable as error:
             # 429 is about the pace of all requests, so it does not blame these texts even if `harmless` is answered.
             if error.status == 429 or not self.answers(harmless):
                 raise JobError(
                     f"{who} {error}. {_remedy(error, self.endpoint)} {kept}; run the same command again to go on."
                 ) from None
             raise AnswerError(f"it {error}, though it answers other texts") from None
-        except Broken as error:
+        except RequestImpossible as error:
             raise JobError(f"{who} {error}") from None
 
     def answers(self, body: Any) -> bool:
         """Return whether a single attempt has an answer."""
         try:
             self.once(body)
-        except (Unavailable, Broken, AnswerError):
+        except (ServerUnavailable, RequestImpossible, AnswerError):
             return False
         return True
 
@@ -167,7 +171,7 @@ class Poster:
         """
         attempts = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self.endpoint.retries + 1) | tenacity.stop_when_event_set(stop),
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, Unavailable) and error.may_pass),
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, ServerUnavailable) and error.may_pass),
             wait=self._wait,
             sleep=tenacity.sleep_using_event(stop),
             reraise=True,
@@ -180,14 +184,14 @@ class Poster:
         try:
             response, content = self._loop.run(self._answered(json.dumps(body)))
         except (TimeoutError, httpx.TimeoutException):
-            raise Unavailable(f"did not answer within {self.endpoint.timeout:g} s", slow=True) from None
+            raise ServerUnavailable(f"did not answer within {self.endpoint.timeout:g} s", slow=True) from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise Broken(f"is no URL that can be asked ({error})") from None
+            raise RequestImpossible(f"is no URL that can be asked ({error})") from None
         except httpx.TransportError as error:
-            raise Unavailable(f"cannot be reached ({_reason(error)})") from None
+            raise ServerUnavailable(f"cannot be reached ({_innermost_reason(error)})") from None
         except httpx.HTTPError as error:
             raise AnswerError(f"its answer cannot be read ({error})") from None
-        return _json(response, content)
+        return _parse_answer(response, content)
 
     async def _answered(self, body: str) -> tuple[httpx.Response, bytes]:
         """Return the answer and its content. The time limit is for all of it; httpx limits the time of each part alone.
@@ -205,13 +209,14 @@ class Poster:
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None
-        pause = error.pause if isinstance(error, Unavailable) else None
+        pause = error.pause if isinstance(error, ServerUnavailable) else None
+        # Each wait is drawn anew between half and all of the longest one, which doubles with each attempt.
         longest = min(FIRST_WAIT * 2 ** (state.attempt_number - 1), LONGEST_WAIT)
         # The pause is random, so that threads that failed together do not retry together.
         return self._random.uniform(longest / 2, longest) if pause is None else pause
 
 
-class Canaries:
+class CanaryTexts:
     """Texts whose answers are known, and of which one goes with each request of several texts.
 
     Its answer shows which model answered the request, also where a provider exchanges the model between two requests,
@@ -236,7 +241,7 @@ class Canaries:
         return next(self._turn) % self._count
 
 
-class Parallel:
+class ParallelAsker:
     """Asks for parts of something in several threads, until one of them fails."""
 
     def __init__(self, threads: int) -> None:
@@ -253,7 +258,7 @@ class Parallel:
         try:
             for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
-            return [one for future in futures for one in future.result()]
+            return [result for future in futures for result in future.result()]
         finally:
             stop.set()
             self._stops.discard(stop)
@@ -266,7 +271,7 @@ class Parallel:
             stop.set()
 
 
-class _Loop:
+class _LoopThread:
     """An event loop in a thread of its own, which ends with this object. Only there can a request be given up whole:
     while names are looked up, headers trickle in or content does.
     """
@@ -281,7 +286,7 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
 
-class _Pace:
+class _RequestPace:
     """Lets at most `rate` requests a second begin."""
 
     def __init__(self, rate: float | None) -> None:
@@ -293,13 +298,13 @@ class _Pace:
         if not self._gap:
             return
         with self._lock:
-            at = max(self._next, time.monotonic())
-            self._next = at + self._gap
+            begin = max(self._next, time.monotonic())
+            self._next = begin + self._gap
         # The wait is outside the lock, so that other threads can take their turns meanwhile.
-        time.sleep(max(0.0, at - time.monotonic()))
+        time.sleep(max(0.0, begin - time.monotonic()))
 
 
-def _reason(error: BaseException) -> str:
+def _innermost_reason(error: BaseException) -> str:
     """Return what stopped a connection: asyncio's innermost error names it, and the outer ones do not."""
     inner = error
     while deeper := inner.__cause__ or inner.__context__:
@@ -309,24 +314,30 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _json(response: httpx.Response, content: bytes) -> Any:
+def _parse_answer(response: httpx.Response, content: bytes) -> Any:
     start = masking.masked(content[:SHOWN_BYTES].decode("utf-8", "replace"))  # before a cut: half a secret is one too
-    status, said = response.status_code, f" ({cut})" if (cut := " ".join(start[:200].split())) else ""
-    if status in PASSING or status in SETTINGS or status >= 500:
-        raise Unavailable(f"answered with status {status}{said}", status, pause(response.headers.get("Retry-After")))
+    status, shown_start = response.status_code, f" ({cut})" if (cut := " ".join(start[:200].split())) else ""
+    if status in PASSING_STATUSES or status in SETTINGS_STATUSES or status >= 500:
+        raise ServerUnavailable(
+            f"answered with status {status}{shown_start}",
+            status,
+            parse_retry_after(response.headers.get("Retry-After")),
+        )
     if response.is_redirect:
-        to = masking.bare(response.headers.get("Location", "nowhere"))
-        raise Broken(f"sends requests on to {to[:200]}; write that as `url`, if you trust it")
+        target = masking.bare(response.headers.get("Location", "nowhere"))
+        raise RequestImpossible(f"sends requests on to {target[:200]}; write that as `url`, if you trust it")
     if not response.is_success:
-        raise AnswerError(f"it answered with status {status}{said}")
+        raise AnswerError(f"it answered with status {status}{shown_start}")
     try:  # json.loads would stop at the limit of Python's stack, where finalizers of other objects fail as well
         return from_json(content.removeprefix(codecs.BOM_UTF8))
     except ValueError as error:
         deep = "recursion limit" in str(error)
-        raise AnswerError("its answer is nested too deeply" if deep else f"its answer is not JSON{said}") from None
+        raise AnswerError(
+            "its answer is nested too deeply" if deep else f"its answer is not JSON{shown_start}"
+        ) from None
 
 
-def pause(header: str | None) -> float | None:
+def parse_retry_after(header: str | None) -> float | None:
     """Return the seconds that `Retry-After` asks to wait, given as seconds or as a date; None where it says nothing."""
     if header is None:
         return None
@@ -340,11 +351,11 @@ def pause(header: str | None) -> float | None:
         return None
 
 
-def _remedy(error: Unavailable, endpoint: Served) -> str:
+def _remedy(error: ServerUnavailable, endpoint: ServerSettings) -> str:
     """Say what a user can do where a server is not available."""
     if error.status == 429:
         return f"It is asked too fast: lower `rate` or `concurrency` (now {endpoint.concurrency})."
-    if error.status in SETTINGS:
+    if error.status in SETTINGS_STATUSES:
         return f"Check {'`url`' if error.status in (404, 405) else endpoint.CREDENTIALS}."
     if error.slow:
         return f"See whether it runs, raise `timeout` (now {endpoint.timeout:g} s), or lower `concurrency`."

@@ -22,14 +22,14 @@ from typing import Any, Literal, NamedTuple
 from rbench.errors import StoreError
 
 MEGABYTE = 1 << 20
-SMALL = 16 * MEGABYTE
+SMALL_BYTES = 16 * MEGABYTE
 """Most bytes of a record, and of what processes say of themselves."""
-WHOLE = 256 * MEGABYTE
+WHOLE_BYTES = 256 * MEGABYTE
 """Most bytes of any other file that is read in one piece, such as a plan or a figure. A job's part of a plan has some
 kilobytes."""
 LINE = 64 * MEGABYTE
 """Most bytes of a line. There may be any number of lines."""
-DEPTH = 32
+MAX_FOLDERS = 32
 """Most folders on the way to a file. A RUN has about ten."""
 
 Kind = Literal["file", "folder", "symbolic link", "FIFO", "device", "socket"]
@@ -38,14 +38,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # without O_NONBLOCK, opening a FIFO waits for its other end
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """What has a name in a folder."""
 
     path: Path
     kind: Kind
 
 
-class Below:
+class SafeFolder:
     """What lies below the folder `root`. All paths begin with `root`.
 
     Every method raises OSError if the operating system refuses something, and StoreError if it meets anything but a
@@ -60,7 +60,7 @@ class Below:
     def kind(self, path: Path) -> Kind | None:
         """Return what has this path; None if nothing has. Only what lies above it is opened."""
         try:
-            return _kind(self.stat(path).st_mode)
+            return _kind_of_mode(self.stat(path).st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -71,22 +71,22 @@ class Below:
         with self._folder(path.parent) as folder:
             return os.stat(path.name, dir_fd=folder, follow_symlinks=False)
 
-    def entries(self, folder: Path) -> list[Entry]:
+    def entries(self, folder: Path) -> list[FolderEntry]:
         """Return what is in a folder, by name; an empty list if there is no such folder."""
         try:
-            with self._folder(folder) as handle, os.scandir(handle) as found:
-                return sorted(Entry(folder / one.name, _kind_of(one)) for one in found)
+            with self._folder(folder) as handle, os.scandir(handle) as scan:
+                return sorted(FolderEntry(folder / entry.name, _kind_of_entry(entry)) for entry in scan)
         except FileNotFoundError:
             return []
 
-    def walk(self, folder: Path) -> Iterator[Entry]:
+    def walk(self, folder: Path) -> Iterator[FolderEntry]:
         """Yield what is in a folder and in those below it, but the folders themselves."""
         waiting = [folder]
         while waiting:
-            one = waiting.pop()
-            if len(self._parts(one)) > DEPTH:
-                raise StoreError(f"{one} lies below more than {DEPTH} folders of {self.root}. Remove it.")
-            for entry in self.entries(one):
+            current = waiting.pop()
+            if len(self._parts(current)) > MAX_FOLDERS:
+                raise StoreError(f"{current} lies below more than {MAX_FOLDERS} folders of {self.root}. Remove it.")
+            for entry in self.entries(current):
                 if entry.kind == "folder":
                     waiting.append(entry.path)
                 else:
@@ -99,28 +99,28 @@ class Below:
     def check(self, path: Path) -> None:
         """Raise StoreError for the first thing at a path, or below it, that is neither a folder nor a regular file."""
         kind = self.kind(path)
-        found = self.walk(path) if kind == "folder" else [Entry(path, kind)] if kind is not None else []
-        for entry in found:
+        entries = self.walk(path) if kind == "folder" else [FolderEntry(path, kind)] if kind is not None else []
+        for entry in entries:
             if entry.kind not in ("file", "folder"):
                 raise self._refused(*entry)
 
     # ------------------------------------------------------------------------------------------------------ to read
 
-    def read(self, path: Path, most: int = WHOLE) -> bytes:
+    def read(self, path: Path, most: int = WHOLE_BYTES) -> bytes:
         """Return the content of a file of at most so many bytes."""
         with self._folder(path.parent) as folder, os.fdopen(self._open(folder, path, os.O_RDONLY), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             # One byte more than allowed is read, because the file may have grown since its size was asked.
             content = file.read(most + 1) if size <= most else b""
             if max(size, len(content)) > most:
-                raise self._too_large(path, "has", most)
+                raise self._refuse_size(path, "has", most)
             return content
 
     def read_json(self, path: Path) -> dict[str, Any] | None:
         """Return a mapping that a file of at most SMALL bytes holds; None if there is no file, or it holds no such."""
         with suppress(OSError, ValueError, RecursionError):
-            found = json.loads(self.read(path, SMALL))
-            return found if isinstance(found, dict) else None
+            content = json.loads(self.read(path, SMALL_BYTES))
+            return content if isinstance(content, dict) else None
         return None
 
     def read_start(self, path: Path, size: int) -> bytes:
@@ -128,7 +128,7 @@ class Below:
         with self._folder(path.parent) as folder, os.fdopen(self._open(folder, path, os.O_RDONLY), "rb") as file:
             return file.read(size)
 
-    def descriptor(self, path: Path) -> int:
+    def open_read(self, path: Path) -> int:
         """Return a descriptor that reads a file."""
         with self._folder(path.parent) as folder:
             return self._open(folder, path, os.O_RDONLY)
@@ -142,7 +142,7 @@ class Below:
                 while block := os.read(file.fileno(), MEGABYTE):
                     first, last = block.find(b"\n"), block.rfind(b"\n")
                     if length + (len(block) if first < 0 else first) > LINE:
-                        raise self._too_large(path, "has a line of", LINE)
+                        raise self._refuse_size(path, "has a line of", LINE)
                     length = length + len(block) if last < 0 else len(block) - last - 1
                 file.seek(0)
             return file.read()
@@ -160,10 +160,10 @@ class Below:
                 self._check_regular(path, os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode)
             temporary = f"{path.name}.{secrets.token_hex(4)}.tmp"  # others may write the same file
             try:
-                _fill(folder, temporary, content, sync=sync)
+                _write_new(folder, temporary, content, sync=sync)
                 os.rename(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError:
-                _forget(folder, temporary)
+                _remove_if_there(folder, temporary)
                 raise
             if sync:
                 # The file's name is part of the folder, which must reach the disk as well.
@@ -174,7 +174,7 @@ class Below:
         with self._folder(path.parent, make=True) as folder:
             temporary = f".{secrets.token_hex(6)}"
             try:
-                _fill(folder, temporary, content)
+                _write_new(folder, temporary, content)
                 try:
                     # A link fails if the name exists, where a rename would replace the file of a faster process.
                     os.link(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -184,12 +184,12 @@ class Below:
                     if error.errno not in _NO_LINKS:
                         raise
                     with suppress(FileExistsError):
-                        _fill(folder, path.name, content)  # for a moment readers see an empty file
+                        _write_new(folder, path.name, content)  # for a moment readers see an empty file
                         return True
                     return False
                 return True
             finally:
-                _forget(folder, temporary)
+                _remove_if_there(folder, temporary)
 
     def append(self, path: Path) -> int:
         """Return a descriptor that reads a file and appends to it. The file and its folder are made."""
@@ -200,7 +200,7 @@ class Below:
                 raise StoreError(f"{path} is a hard link: what is added to it would be added elsewhere too. Remove it.")
             return handle
 
-    def create(self, path: Path) -> int:
+    def open_new(self, path: Path) -> int:
         """Return a descriptor that writes a new file in the place of an older one. Its folder is made."""
         with self._folder(path.parent, make=True) as folder:
             with suppress(FileNotFoundError):
@@ -229,7 +229,7 @@ class Below:
             ignore_errors: whether what the operating system does not remove is left without an error.
         """
         with suppress(FileNotFoundError), self._folder(path.parent) as folder:
-            kind = _kind(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode)
+            kind = _kind_of_mode(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode)
             if kind != "folder":
                 raise self._refused(path, kind)
             shutil.rmtree(path.name, dir_fd=folder, ignore_errors=ignore_errors)
@@ -242,10 +242,10 @@ class Below:
     # ------------------------------------------------------------------------------------------------------ the way
 
     def _parts(self, path: Path) -> tuple[str, ...]:
-        parts, own = path.parts, self.root.parts
-        if parts[: len(own)] != own or ".." in parts[len(own) :]:
+        parts, root_parts = path.parts, self.root.parts
+        if parts[: len(root_parts)] != root_parts or ".." in parts[len(root_parts) :]:
             raise StoreError(f"{path} leads out of {self.root}, where a file names it. Remove that file.")
-        return parts[len(own) :]
+        return parts[len(root_parts) :]
 
     @contextmanager
     def _folder(self, path: Path, *, make: bool = False) -> Iterator[int]:
@@ -264,7 +264,7 @@ class Below:
                     below = self._step(handle, part, make=make)
                 except OSError as error:
                     if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                        kind = _kind(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode)
+                        kind = _kind_of_mode(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode)
                         if kind not in ("file", "folder"):  # a regular file is left to the caller
                             raise self._refused(self.root.joinpath(*parts[:depth]), kind) from error
                     raise
@@ -301,7 +301,7 @@ class Below:
         return handle
 
     def _check_regular(self, path: Path, mode: int) -> None:
-        kind = _kind(mode)
+        kind = _kind_of_mode(mode)
         if kind == "folder":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if kind != "file":
@@ -314,33 +314,35 @@ class Below:
             remedy = f"rbench opens none in {self.root}. Remove it."
         return StoreError(f"{path} is a {kind}: {remedy}")
 
-    def _too_large(self, path: Path, has: str, most: int) -> StoreError:
+    def _refuse_size(self, path: Path, has: str, most: int) -> StoreError:
         return StoreError(
             f"{path} {has} more than {most // MEGABYTE} MB, and rbench writes nothing so large there. Remove it, or "
             f"take it from where {self.root} was copied from."
         )
 
 
-def _kind(mode: int) -> Kind:
+def _kind_of_mode(mode: int) -> Kind:
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
         return "folder"
     if stat.S_ISLNK(mode):
         return "symbolic link"
-    return "FIFO" if stat.S_ISFIFO(mode) else "socket" if stat.S_ISSOCK(mode) else "device"
+    if stat.S_ISFIFO(mode):
+        return "FIFO"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
-def _kind_of(found: os.DirEntry[str]) -> Kind:
+def _kind_of_entry(entry: os.DirEntry[str]) -> Kind:
     """Return what an entry of a folder is; most file systems tell without a look at the entry itself."""
-    if found.is_file(follow_symlinks=False):
+    if entry.is_file(follow_symlinks=False):
         return "file"
-    if found.is_dir(follow_symlinks=False):
+    if entry.is_dir(follow_symlinks=False):
         return "folder"
-    return "symbolic link" if found.is_symlink() else _kind(found.stat(follow_symlinks=False).st_mode)
+    return "symbolic link" if entry.is_symlink() else _kind_of_mode(entry.stat(follow_symlinks=False).st_mode)
 
 
-def _fill(folder: int, name: str, content: bytes, *, sync: bool = False) -> None:
+def _write_new(folder: int, name: str, content: bytes, *, sync: bool = False) -> None:
     """Write a file that is not there."""
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE, 0o666, dir_fd=folder)
     with os.fdopen(handle, "wb") as file:
@@ -350,6 +352,6 @@ def _fill(folder: int, name: str, content: bytes, *, sync: bool = False) -> None
             os.fsync(file.fileno())
 
 
-def _forget(folder: int, name: str) -> None:
+def _remove_if_there(folder: int, name: str) -> None:
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)

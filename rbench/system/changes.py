@@ -41,87 +41,89 @@ Blocks = list[tuple[int, int, int, int]]
 """(i, j, k, m): `old[i:j]` became `new[k:m]`. All else stayed, and stands in the same order in both."""
 
 
-def words_changed(original: Sequence[Sequence[str]], perturbed: Sequence[Sequence[str]]) -> int:
+def count_changed_words(original: Sequence[Sequence[str]], perturbed: Sequence[Sequence[str]]) -> int:
     """Return how many words of the original were changed, as this module defines it.
 
     Args:
         original: the words of each column.
         perturbed: the words of each column of the other text, which has the same columns.
     """
-    return sum(_compared(old, new).words for old, new in zip(original, perturbed, strict=True))
+    return sum(_compare_words(old, new).words for old, new in zip(original, perturbed, strict=True))
 
 
-def differing(old: Sequence[str], new: Sequence[str]) -> Blocks:
+def differing_blocks(old: Sequence[str], new: Sequence[str]) -> Blocks:
     """Return what differs between two sequences of words, in order. There are unchanged words between all blocks."""
-    return _compared(old, new).blocks
+    return _compare_words(old, new).blocks
 
 
-def changes(original: str, perturbed: str) -> Iterator[tuple[str, str]]:
+def iter_changes(original: str, perturbed: str) -> Iterator[tuple[str, str]]:
     """Yield pairs (old, new) that make up the two texts in order. Nothing changed where old equals new.
 
     Words and the spaces between them are compared, so all old parts joined give `original`, all new ones `perturbed`.
     """
-    old, new = tokens(original), tokens(perturbed)
+    old, new = split_tokens(original), split_tokens(perturbed)
     at = 0
-    for i, j, k, m in differing(old, new):
+    for i, j, k, m in differing_blocks(old, new):
         if at < i:
-            yield (same := "".join(old[at:i])), same
+            same = "".join(old[at:i])
+            yield same, same
         yield from zip(old[i:j], new[k:m], strict=True) if j - i == m - k else [("".join(old[i:j]), "".join(new[k:m]))]
         at = j
     if at < len(old):
-        yield (same := "".join(old[at:])), same
+        same = "".join(old[at:])
+        yield same, same
 
 
-def marked(original: str, perturbed: str) -> str:
+def mark_changes(original: str, perturbed: str) -> str:
     """Return the change as plain text: `a [[good]] -> [[fine]] film`."""
-    parts = [old if old == new else f"[[{old}]] -> [[{new}]]" for old, new in changes(original, perturbed)]
+    parts = [old if old == new else f"[[{old}]] -> [[{new}]]" for old, new in iter_changes(original, perturbed)]
     return "".join(parts)
 
 
-def tokens(text: str) -> list[str]:
+def split_tokens(text: str) -> list[str]:
     """Return the words of a text as they stand between spaces, and the spaces."""
     return re.findall(r"\s+|\S+", text)
 
 
-def changed(before: Texts, after: Texts) -> tuple[Change, ...]:
+def list_changes(before: Texts, after: Texts) -> tuple[Change, ...]:
     """Return what is to be replaced in `before` to get `after`, the same columns after a step of an attack."""
-    made = []
-    for column, (one, other) in enumerate(zip(before, after, strict=True)):
+    step_changes = []
+    for column, (old_text, new_text) in enumerate(zip(before, after, strict=True)):
         end = 0
-        for old, new in changes(one, other):
+        for old, new in iter_changes(old_text, new_text):
             start, end = end, end + len(old)
             if old != new:
-                made.append(Change(column=column, start=start, end=end, new=new))
-    return tuple(made)
+                step_changes.append(Change(column=column, start=start, end=end, new=new))
+    return tuple(step_changes)
 
 
 # ------------------------------------------------------------------------------------------------------- comparison
 
 
-class _Compared(NamedTuple):
+class _WordComparison(NamedTuple):
     words: int
     blocks: Blocks
 
 
-def _compared(old: Sequence[str], new: Sequence[str]) -> _Compared:
+def _compare_words(old: Sequence[str], new: Sequence[str]) -> _WordComparison:
     """Compare two sequences; the words that both begin and end with are set aside first."""
-    head = _alike(old, new)
-    tail = min(_alike(old[::-1], new[::-1]), min(len(old), len(new)) - head)
+    head = _common_start(old, new)
+    tail = min(_common_start(old[::-1], new[::-1]), min(len(old), len(new)) - head)
     i, j, k, m = head, len(old) - tail, head, len(new) - tail
     if i == j or k == m:
         # Words were added in one place, or left out in one. A column without words has none that could change.
-        return _Compared(min(len(old), max(j - i, m - k and 1)), [(i, j, k, m)] if j - i or m - k else [])
+        return _WordComparison(min(len(old), max(j - i, m - k and 1)), [(i, j, k, m)] if j - i or m - k else [])
     for most in BOUNDS:
         if (levels := _levels(old[i:j], new[k:m], most)) is not None:
-            found = _blocks(levels, old[i:j], new[k:m])
-            return _Compared(len(levels) - 1, [(a + i, b + i, c + k, d + k) for a, b, c, d in found])
+            blocks = _blocks(levels, old[i:j], new[k:m])
+            return _WordComparison(len(levels) - 1, [(a + i, b + i, c + k, d + k) for a, b, c, d in blocks])
     if len(old) != len(new):
-        return _Compared(j - i, [(i, j, k, m)])
+        return _WordComparison(j - i, [(i, j, k, m)])
     places = [place for place in range(i, j) if old[place] != new[place]]
-    return _Compared(len(places), _joined([(place, place + 1, place, place + 1) for place in places]))
+    return _WordComparison(len(places), _join_blocks([(place, place + 1, place, place + 1) for place in places]))
 
 
-def _alike(old: Sequence[str], new: Sequence[str]) -> int:
+def _common_start(old: Sequence[str], new: Sequence[str]) -> int:
     """Return how many words both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
 
@@ -162,13 +164,13 @@ def _snake(old: Sequence[str], new: Sequence[str], row: int, shift: int) -> int:
 
 def _blocks(levels: list[dict[int, int]], old: Sequence[str], new: Sequence[str]) -> Blocks:
     """Read what was replaced off the levels, from the end to the beginning."""
-    found: Blocks = []
+    blocks: Blocks = []
     shift = len(new) - len(old)
     for before in levels[-2::-1]:
         ended = [earlier for earlier, row in before.items() if row == len(old) and earlier <= shift]
         if ended:
             i, earlier = len(old), max(ended)
-            found.append((i, i, i + earlier, i + shift))
+            blocks.append((i, i, i + earlier, i + shift))
         else:
             # The furthest of those that lead here; of several the one after which words stand where they stood.
             i, _, earlier = max(
@@ -176,20 +178,20 @@ def _blocks(levels: list[dict[int, int]], old: Sequence[str], new: Sequence[str]
                 for earlier, row in before.items()
                 if earlier <= shift + 1 and row < len(old)
             )
-            found.append((i, i + 1, i + earlier, i + 1 + shift))
+            blocks.append((i, i + 1, i + earlier, i + 1 + shift))
         shift = earlier
-    joined = _joined(found[::-1])
-    for at, (i, j, k, m) in enumerate(joined):  # words that stayed are no part of a block, as beside an added one
-        head = _alike(old[i:j], new[k:m])
-        tail = _alike(old[i + head : j][::-1], new[k + head : m][::-1])
-        joined[at] = i + head, j - tail, k + head, m - tail
+    joined = _join_blocks(blocks[::-1])
+    for place, (i, j, k, m) in enumerate(joined):  # words that stayed are no part of a block, as beside an added one
+        head = _common_start(old[i:j], new[k:m])
+        tail = _common_start(old[i + head : j][::-1], new[k + head : m][::-1])
+        joined[place] = i + head, j - tail, k + head, m - tail
     return joined
 
 
-def _joined(found: Blocks) -> Blocks:
+def _join_blocks(blocks: Blocks) -> Blocks:
     """Return blocks, those in one of which one begins where another ends."""
     joined: Blocks = []
-    for i, j, k, m in found:
+    for i, j, k, m in blocks:
         if joined and joined[-1][1] == i and joined[-1][3] == k:
             i, _, k, _ = joined.pop()
         joined.append((i, j, k, m))

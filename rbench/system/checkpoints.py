@@ -13,65 +13,65 @@ from pathlib import Path
 from typing import Any
 
 from rbench.errors import JobError, StoreError
-from rbench.system.below import Below
+from rbench.system.below import SafeFolder
 
-RUN = "run.json"
-WEIGHTS = "model.safetensors"
-STATE = "trainer_state.json"
+RUN_FILE = "run.json"
+WEIGHTS_FILE = "model.safetensors"
+STATE_FILE = "trainer_state.json"
 
 
-def claim(folder: Path, name: str, key: str) -> None:
+def claim_folder(folder: Path, name: str, key: str) -> None:
     """Mark `folder` as holding the checkpoints of the training with this name and key, and make it.
 
     JobError if it holds those of another training.
     """
-    below = Below(folder)
-    if below.kind(folder / RUN) is not None and (below.read_json(folder / RUN) or {}).get("key") != key:
+    below = SafeFolder(folder)
+    if below.kind(folder / RUN_FILE) is not None and (below.read_json(folder / RUN_FILE) or {}).get("key") != key:
         raise JobError(
             f"{folder} holds the checkpoints of another training run (another encoder, seed, corpus or pairs to select "
-            f"by), or its {RUN} is damaged; name another folder or remove it."
+            f"by), or its {RUN_FILE} is damaged; name another folder or remove it."
         )
-    below.replace(folder / RUN, f"{json.dumps({'name': name, 'key': key})}\n".encode())
+    below.replace(folder / RUN_FILE, f"{json.dumps({'name': name, 'key': key})}\n".encode())
 
 
-def good(folder: Path) -> Iterator[Path]:
+def good_checkpoints(folder: Path) -> Iterator[Path]:
     """Yield the checkpoints in `folder` that are complete and have only finite weights, the newest first."""
-    found = [path for path in _checkpoints(folder) if path.name.rpartition("-")[2].isdigit()]
-    for path in sorted(found, key=lambda path: -int(path.name.rpartition("-")[2])):
-        if _whole(path):
+    folders = [path for path in _checkpoints(folder) if path.name.rpartition("-")[2].isdigit()]
+    for path in sorted(folders, key=lambda path: -int(path.name.rpartition("-")[2])):
+        if _is_whole(path):
             yield path
 
 
-def last_good(folder: Path) -> Path | None:
-    """Return the newest checkpoint that `good` yields; None if there is none."""
-    return next(good(folder), None)
+def last_good_checkpoint(folder: Path) -> Path | None:
+    """Return the newest checkpoint that `good_checkpoints` yields; None if there is none."""
+    return next(good_checkpoints(folder), None)
 
 
-def discard(folder: Path) -> None:
+def discard_checkpoints(folder: Path) -> None:
     """Remove the training's checkpoints and its mark. Anything else in `folder` stays."""
-    below = Below(folder)
+    below = SafeFolder(folder)
     for path in _checkpoints(folder):
         below.remove_tree(path)
-    below.remove(folder / RUN)
+    below.remove(folder / RUN_FILE)
     with contextlib.suppress(OSError):  # the folder is not empty, or not there
         folder.rmdir()
 
 
 def _checkpoints(folder: Path) -> list[Path]:
     """Return the folders of checkpoints. Links are left out."""
-    found = Below(folder).entries(folder)
-    return [path for path, kind in found if kind == "folder" and path.name.startswith("checkpoint-")]
+    entries = SafeFolder(folder).entries(folder)
+    return [path for path, kind in entries if kind == "folder" and path.name.startswith("checkpoint-")]
 
 
-def _whole(path: Path) -> bool:
+def _is_whole(path: Path) -> bool:
     """Return whether the checkpoint is complete and has only finite weights. The Trainer writes its state last."""
     import safetensors
 
     try:
-        below = Below(path)
-        json.loads(below.read(path / STATE))
+        below = SafeFolder(path)
+        json.loads(below.read(path / STATE_FILE))
         below.check(path)
-        with safetensors.safe_open(path / WEIGHTS, framework="pt") as weights:
+        with safetensors.safe_open(path / WEIGHTS_FILE, framework="pt") as weights:
             return all(bool(weights.get_tensor(name).isfinite().all()) for name in weights.keys())  # noqa: SIM118
     except (OSError, StoreError, ValueError, RecursionError):
         return False

@@ -57,7 +57,7 @@ def harmless(text: str) -> str:
     return masked(text).translate(_ESCAPED)
 
 
-def cell(value: object) -> object:
+def csv_cell(value: object) -> object:
     """Return what a cell of a CSV file holds: an apostrophe is before text that a spreadsheet would take for a formula.
 
     Numbers stay what they are, also those below 0.

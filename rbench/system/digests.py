@@ -3,13 +3,13 @@
 A file counts as unchanged while its device, inode, size, mtime and ctime stay the same. Size and mtime alone would not
 do: `cp -p` and archives with fixed dates keep both. Replacing a file changes its inode or its ctime.
 
-A `Located` is a place with the fingerprint of its content. Planning makes them; jobs check them when they open a place.
+A `FingerprintedPlace` is a place with the fingerprint of its content. Planning makes them; jobs check them when they
+open a place.
 """
 
 from __future__ import annotations
 
 import hashlib
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,78 +26,79 @@ SETTLED = 2_000_000_000
 two changes within one tick have the same time."""
 
 Stamp = tuple[int, ...]
-_known: dict[tuple[tuple[Stamp, ...], str], str] = {}
-_noted: ContextVar[dict[Path, Stamp | None] | None] = ContextVar("noted", default=None)
+_known_hashes: dict[tuple[tuple[Stamp, ...], str], str] = {}
+_noted_files: ContextVar[dict[Path, Stamp | None] | None] = ContextVar("noted", default=None)
 
 
 def of_file(path: Path) -> str:
     """Return the sha256 of a file's content, 64 hex digits. Raises OSError if the file cannot be read."""
 
     def read() -> str:
-        with named.opened(path, None, packed=False) as file:
-            found = hashlib.sha256()
+        with named.open_file(path, None, packed=False) as file:
+            digest = hashlib.sha256()
             while block := file.read(1 << 20):
-                found.update(block)
-            return found.hexdigest()
+                digest.update(block)
+            return digest.hexdigest()
 
-    return remembered([path], "", read)
+    return remember_hash([path], "", read)
 
 
-def of_files(files: Iterable[Path]) -> str:
+def hash_files(files: Iterable[Path]) -> str:
     """Return the sha256 of the names and contents of `files`, in this order: 64 hex digits.
 
     Folders and dates do not enter.
     """
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in files:
-        whole.update(f"{path.name}\0{of_file(path)}\n".encode())
-    return whole.hexdigest()
+        digest.update(f"{path.name}\0{of_file(path)}\n".encode())
+    return digest.hexdigest()
 
 
-def of_folder(folder: Path | str) -> str:
+def hash_folder(folder: Path | str) -> str:
     """Return the sha256 of the relative paths and contents of all files below a folder: 64 hex digits.
 
     Dates do not enter.
     """
-    whole, folder = hashlib.sha256(), Path(folder)
+    digest, folder = hashlib.sha256(), Path(folder)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        whole.update(f"{path.relative_to(folder).as_posix()}\0{of_file(path)}\n".encode())
-    return whole.hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{of_file(path)}\n".encode())
+    return digest.hexdigest()
 
 
-def remembered(paths: Sequence[Path], part: str, read: Callable[[], str]) -> str:
+def remember_hash(paths: Sequence[Path], part: str, read: Callable[[], str]) -> str:
     """Return `read()`, the hash of some `part` of the files at `paths`, and remember it until one of them changes."""
+    # Stamps are taken before the content is read: a file that changes meanwhile then has another stamp than this one.
     stamps, now = tuple(map(_stamp, paths)), time.time_ns()
-    found = _known.get((stamps, part))
-    settled = found is not None
-    if found is None:
-        found = read()
+    known_hash = _known_hashes.get((stamps, part))
+    settled = known_hash is not None
+    if known_hash is None:
+        known_hash = read()
         # If the file changed while it was read, the hash may be of mixed content and must not be remembered.
         settled = tuple(map(_stamp, paths)) == stamps and all(now - stamp[-1] > SETTLED for stamp in stamps)
         if settled:
-            _known[stamps, part] = found
-    if (noted := _noted.get()) is not None:
+            _known_hashes[stamps, part] = known_hash
+    if (noted := _noted_files.get()) is not None:
         noted.update((path, stamp if settled else None) for path, stamp in zip(paths, stamps, strict=True))
-    return found
+    return known_hash
 
 
 @contextmanager
-def noted() -> Iterator[dict[Path, Stamp | None]]:
+def note_hashed_files() -> Iterator[dict[Path, Stamp | None]]:
     """Collect the files that are hashed inside the block.
 
     The dictionary maps each file to its stamp (device, inode, size, mtime, ctime), or to None if its hash is not
     remembered yet.
     """
     files: dict[Path, Stamp | None] = {}
-    token = _noted.set(files)
+    token = _noted_files.set(files)
     try:
         yield files
     finally:
-        _noted.reset(token)
+        _noted_files.reset(token)
 
 
-def touched(files: Mapping[Path, Stamp | None]) -> bool:
-    """Return whether the content of one of `files` (from `noted`) may have changed.
+def any_touched(files: Mapping[Path, Stamp | None]) -> bool:
+    """Return whether the content of one of `files` (from `note_hashed_files`) may have changed.
 
     This asks the file system and reads nothing, so it takes microseconds a file.
     """
@@ -108,14 +109,12 @@ def touched(files: Mapping[Path, Stamp | None]) -> bool:
 
 
 def _stamp(path: Path) -> Stamp:
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):  # reading a pipe, for example, would never end
-        raise OSError(0, "no regular file", str(path))
-    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    status = path.stat()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @dataclass(frozen=True)
-class Located:
+class FingerprintedPlace:
     """A place and the hash of its content at planning time.
 
     `where` is the path of a file or folder, `id@commit` for the hub, or a description in words. `mark(where)` computes
@@ -133,31 +132,28 @@ class Located:
             JobError: the fingerprint differs from the planned one, or the place cannot be read any more.
         """
         try:
-            now = self.mark(self.where)
+            fingerprint_now = self.mark(self.where)
         except (OSError, ResourceError) as error:
-            raise JobError(
-                f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint}, and now it "
-                f"cannot be read ({error}). Restore it or name another, then run the command again."
-            ) from error
-        if now != self.fingerprint:
+            fingerprint_now = f"none, because it cannot be read ({error})"
+        if fingerprint_now != self.fingerprint:
             raise JobError(
                 f"{self.where} changed after the run was planned: its fingerprint was {self.fingerprint} and is now "
-                f"{now}. To use the new content, run the command again: it makes a new plan."
+                f"{fingerprint_now}. Restore it, or run the command again, which makes a new plan of what is there."
             )
-        return now
+        return fingerprint_now
 
 
-class Watch:
+class PlaceWatch:
     """Checks places while they are in use: before and after they are read, and on each call of `check`.
 
     A file that was opened must stay unchanged: networks are memory-mapped, and WordNet is read while it is used.
     """
 
     def __init__(self) -> None:
-        self._files: dict[Located, dict[Path, Stamp | None]] = {}
+        self._files: dict[FingerprintedPlace, dict[Path, Stamp | None]] = {}
 
     @contextmanager
-    def reading(self, place: Located) -> Iterator[str]:
+    def reading(self, place: FingerprintedPlace) -> Iterator[str]:
         """Yield the place's path, to be read inside the block. Raises JobError if its content is not the planned one.
 
         The content is checked before and after the block.
@@ -168,10 +164,10 @@ class Watch:
         finally:  # also after an error: a change of the file may be its cause
             self.open(place)
 
-    def open(self, place: Located) -> str:
+    def open(self, place: FingerprintedPlace) -> str:
         """Check a place, watch it from now on and return its path. Raises JobError if its content is not the planned
         one."""
-        with noted() as files:
+        with note_hashed_files() as files:
             place.check()
         self._files[place] = files
         return place.where
@@ -182,24 +178,24 @@ class Watch:
         `ask`: look also at places without files, such as functions and endpoints, which are asked their probe again.
         """
         for place, files in self._files.items():
-            if touched(files) or (ask and not files):
+            if any_touched(files) or (ask and not files):
                 self.open(place)
 
 
-def located(path: Path) -> Located:
+def locate_folder(path: Path) -> FingerprintedPlace:
     """Return the place of a folder, with the hash of all files in it."""
-    return Located(str(path), of_folder(path), of_folder)
+    return FingerprintedPlace(str(path), hash_folder(path), hash_folder)
 
 
 @dataclass(frozen=True)
-class Places:
+class FoundPlaces:
     """The places that preparation found for the jobs of a plan, so that no job searches again."""
 
-    weights: Mapping[str, Located]
+    weights: Mapping[str, FingerprintedPlace]
     """Weights by encoder: its own, or its base's if a job trains it. Further models are listed by their own name."""
-    resources: Mapping[ResourceKind, Located]
+    resources: Mapping[ResourceKind, FingerprintedPlace]
     """The resources of the suite's profile that attacks and strategies need."""
-    training: Mapping[str, Mapping[ResourceKind, Located]]
+    training: Mapping[str, Mapping[ResourceKind, FingerprintedPlace]]
     """The resources that encoders' objectives need, by encoder; each objective names a profile of its own."""
-    victims: Mapping[tuple[str, str], Located] = field(default_factory=dict)
+    victims: Mapping[tuple[str, str], FingerprintedPlace] = field(default_factory=dict)
     """The classifiers that exist, by name and task."""

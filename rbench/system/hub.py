@@ -17,10 +17,10 @@ from typing import Literal
 from rbench.errors import ResourceError
 from rbench.masking import learn, masked
 
-Kind = Literal["model", "dataset"]
+RepoKind = Literal["model", "dataset"]
 
 
-class Unreachable(ResourceError):
+class HubUnreachable(ResourceError):
     """The hub does not answer, or the environment forbids asking it. Only the hub cache can be used."""
 
 
@@ -37,7 +37,7 @@ _unreachable: dict[str, tuple[float, str]] = {}
 """When each endpoint did not answer, on the clock `time.monotonic`, and why, by address."""
 
 
-def failures() -> tuple[type[Exception], ...]:
+def failure_types() -> tuple[type[Exception], ...]:
     """Return the exception types that the hub client raises for a missing network, repository or file.
 
     The client's HTTP errors derive from those of its HTTP library. That library has been requests, httpx and httpx2,
@@ -58,7 +58,7 @@ def endpoint() -> str:
     return str(constants.ENDPOINT)
 
 
-def offline() -> bool:
+def is_offline() -> bool:
     """Return whether the environment forbids asking the hub (`HF_HUB_OFFLINE`)."""
     from huggingface_hub import constants
 
@@ -70,7 +70,7 @@ def is_repo_id(text: str) -> bool:
     return not ("--" in text or ".." in text or text.endswith(".git")) and _REPO_ID.fullmatch(text) is not None
 
 
-def cached(model: str, revision: str | None) -> Path | None:
+def cached_snapshot(model: str, revision: str | None) -> Path | None:
     """Return the snapshot folder of a model at `revision` (None: main) in the hub cache, or None if there is none.
 
     The folder's name is the commit. The folder holds the model's config; it may lack the weights.
@@ -80,13 +80,13 @@ def cached(model: str, revision: str | None) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
 
     for name in ("config.json", "modules.json"):
-        found = try_to_load_from_cache(model, name, revision=revision or "main")
-        if isinstance(found, str):
-            return Path(found).parent
+        file = try_to_load_from_cache(model, name, revision=revision or "main")
+        if isinstance(file, str):
+            return Path(file).parent
     return None
 
 
-def configs(model: str, commit: str, revision: str | None = None) -> Path:
+def fetch_configs(model: str, commit: str, revision: str | None = None) -> Path:
     """Return the snapshot folder of a model, with the small JSON files that say how it encodes. Weights may be missing.
 
     What the hub cache lacks is downloaded. `modules.json` comes last, so that where the cache has it, or knows that
@@ -94,7 +94,7 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
 
     Args:
         commit: 40 hex digits.
-        revision: what stood for the commit (None: main), for `remember`.
+        revision: what stood for the commit (None: main), for `remember_commit`.
 
     Raises:
         Unreachable: the hub cannot be asked, and the cache cannot tell what the model's files say.
@@ -103,17 +103,17 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
     from huggingface_hub import _CACHED_NO_EXIST, HfApi, hf_hub_download, snapshot_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError
 
-    snapshot = cached(model, commit)
+    snapshot = cached_snapshot(model, commit)
     if snapshot is not None:
         # A snapshot that transformers alone has downloaded lacks modules.json whether or not the hub has it. One that
         # `hf download` made has all there is, .gitattributes too.
-        found = try_to_load_from_cache(model, "modules.json", revision=commit)
-        if isinstance(found, str) or found is _CACHED_NO_EXIST or (snapshot / ".gitattributes").is_file():
+        cached_file = try_to_load_from_cache(model, "modules.json", revision=commit)
+        if isinstance(cached_file, str) or cached_file is _CACHED_NO_EXIST or (snapshot / ".gitattributes").is_file():
             return snapshot
-    if (reason := unreachable()) is not None:
-        raise Unreachable(
-            f"{reason}, and the hub cache lacks the files that say how "
-            f"{model} encodes. Get them with `hf download {model} --revision {commit}` where there is a network"
+    if (reason := why_unreachable()) is not None:
+        raise HubUnreachable(
+            f"{reason}, and the hub cache lacks the files that say how {model} encodes. Get them with `hf download "
+            f"{model} --revision {commit}` where there is a network"
         )
     try:
         names = [file.rfilename for file in HfApi().model_info(model, revision=commit, timeout=TIMEOUT).siblings or ()]
@@ -123,13 +123,13 @@ def configs(model: str, commit: str, revision: str | None = None) -> Path:
         folder = Path(snapshot_download(model, revision=commit, allow_patterns=small))
         with contextlib.suppress(EntryNotFoundError):  # the client remembers that there is none
             hf_hub_download(model, "modules.json", revision=commit)
-        remember(model, revision, commit)
-    except failures() as error:
+        remember_commit(model, revision, commit)
+    except failure_types() as error:
         raise ResourceError(f"{model} could not be read from {endpoint()}: {_first_line(error)}") from error
     return folder
 
 
-def remember(model: str, revision: str | None, commit: str) -> None:
+def remember_commit(model: str, revision: str | None, commit: str) -> None:
     """Write to the hub cache that `revision` (None: main) is `commit`, as the client does when it downloads a branch.
 
     rbench downloads by commit. Without this entry the cache could not tell offline which commit main is.
@@ -154,18 +154,18 @@ def commit(model: str, revision: str | None) -> str:
     Raises:
         ResourceError: the hub has no such model or revision, or cannot be reached while the cache lacks it.
     """
-    if revision is not None and COMMIT.fullmatch(revision) and cached(model, revision):
+    if revision is not None and COMMIT.fullmatch(revision) and cached_snapshot(model, revision):
         return revision
     try:
         return ask(model, "model", revision)
-    except Unreachable:
-        folder = cached(model, revision)
+    except HubUnreachable:
+        folder = cached_snapshot(model, revision)
         if folder is None or not COMMIT.fullmatch(folder.name):
             raise
         return folder.name
 
 
-def ask(repo: str, kind: Kind, revision: str | None) -> str:
+def ask(repo: str, kind: RepoKind, revision: str | None) -> str:
     """Ask the hub for the commit of `revision` (None: main) of a model or data set.
 
     Raises:
@@ -179,10 +179,10 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     where = endpoint()
-    if offline():
-        raise Unreachable("HF_HUB_OFFLINE is set and it is not in the hub cache")
-    if (reason := _not_reached(where)) is not None:
-        raise Unreachable(reason)
+    if is_offline():
+        raise HubUnreachable("HF_HUB_OFFLINE is set and it is not in the hub cache")
+    if (reason := _recent_failure(where)) is not None:
+        raise HubUnreachable(reason)
     api = HfApi()
     info = api.model_info if kind == "model" else api.dataset_info
     try:
@@ -195,12 +195,12 @@ def ask(repo: str, kind: Kind, revision: str | None) -> str:
         raise ResourceError(f"{where} has {repo}, but no revision {revision!r} of it") from error
     except RepositoryNotFoundError as error:
         raise ResourceError(f"{where} has no {kind} {repo}, or it is private") from error
-    except failures() as error:
+    except failure_types() as error:
         if getattr(error, "response", None) is not None:
             raise ResourceError(f"{where} answered: {_first_line(error)}") from error
-        reason = f"{where} cannot be reached ({_cause(error)})"
+        reason = f"{where} cannot be reached ({_innermost_message(error)})"
         _unreachable[where] = time.monotonic(), reason
-        raise Unreachable(reason) from error
+        raise HubUnreachable(reason) from error
     if not sha:
         raise ResourceError(f"{where} did not say which commit {repo} has")
     return str(sha)
@@ -210,18 +210,18 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def unreachable() -> str | None:
+def why_unreachable() -> str | None:
     """Say why the hub is not asked: it is switched off, or could not be reached a moment ago; None if it is asked."""
-    return "HF_HUB_OFFLINE is set" if offline() else _not_reached(endpoint())
+    return "HF_HUB_OFFLINE is set" if is_offline() else _recent_failure(endpoint())
 
 
-def _not_reached(where: str) -> str | None:
+def _recent_failure(where: str) -> str | None:
     """Say why an endpoint was unreachable a moment ago; None if it is to be asked."""
     when, reason = _unreachable.get(where, (-math.inf, ""))
     return reason if time.monotonic() - when < _ASK_AGAIN else None
 
 
-def _cause(error: BaseException) -> str:
+def _innermost_message(error: BaseException) -> str:
     """Return the message of the innermost exception, which names the reason (`Name or service not known`)."""
     if "JSONDecodeError" in type(error).__name__:  # the innermost one says where in the text
         return "its answer is not JSON: is there a proxy, or a page to log in?"

@@ -18,15 +18,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from rbench.system.below import LINE, MEGABYTE, WHOLE
+from rbench.system.below import LINE, MEGABYTE, WHOLE_BYTES
 
-TABLE = 2048 * MEGABYTE
+TABLE_BYTES = 2048 * MEGABYTE
 """Most bytes of a table that is read in one piece."""
-RATIO, ALWAYS = 250, 16 * MEGABYTE
+RATIO, ALWAYS_BYTES = 250, 16 * MEGABYTE
 """Most bytes that a compressed byte may become, and what any compressed file may become."""
 
 
-def read(path: Path, most: int = WHOLE, *, packed: bool | None = None) -> bytes:
+def read(path: Path, most: int = WHOLE_BYTES, *, packed: bool | None = None) -> bytes:
     """Return the content of a regular file, decompressed where it is gzip.
 
     Args:
@@ -36,29 +36,29 @@ def read(path: Path, most: int = WHOLE, *, packed: bool | None = None) -> bytes:
     Raises:
         OSError: it cannot be opened, is no regular file, has more bytes, or cannot be decompressed. `strerror` says so.
     """
-    with opened(path, most, packed=packed) as file:
+    with open_file(path, most, packed=packed) as file:
         return file.read()
 
 
-def read_text(path: Path, most: int = WHOLE) -> str:
+def read_text(path: Path, most: int = WHOLE_BYTES) -> str:
     """Return the text of a file, as `read` does. Raises UnicodeDecodeError, too, where it is not UTF-8."""
     return read(path, most).decode("utf-8-sig")
 
 
-def lines(path: Path, *, packed: bool | None = None) -> Iterator[bytes]:
+def iter_lines(path: Path, *, packed: bool | None = None) -> Iterator[bytes]:
     """Yield the lines of a file of any size, decompressed where it is gzip. Each has at most `below.LINE` bytes.
 
     Raises OSError as `read` does.
     """
-    with opened(path, None, packed=packed) as file:
+    with open_file(path, None, packed=packed) as file:
         while line := file.readline(LINE + 1):
             if len(line) > LINE:
-                raise _refused(path, errno.EFBIG, f"it has a line of more than {LINE // MEGABYTE} MB")
+                raise _refusal(path, errno.EFBIG, f"it has a line of more than {LINE // MEGABYTE} MB")
             yield line
 
 
 @contextmanager
-def opened(path: Path, most: int | None, *, packed: bool | None = None) -> Iterator[BinaryIO]:
+def open_file(path: Path, most: int | None, *, packed: bool | None = None) -> Iterator[BinaryIO]:
     """Open a regular file for reading, decompressed where it is gzip.
 
     Args:
@@ -68,21 +68,18 @@ def opened(path: Path, most: int | None, *, packed: bool | None = None) -> Itera
     Raises OSError as `read` does, also where more is read later.
     """
     # Without O_NONBLOCK, opening a FIFO waits for its other end.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(handle)
-        if stat.S_ISDIR(found.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
-            raise _refused(path, errno.EINVAL, "it is no regular file, but a device, a FIFO or a socket")
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise _refusal(path, errno.EINVAL, "it is no regular file, but a device, a FIFO or a socket")
         packed = file.peek(2)[:2] == b"\x1f\x8b" if packed is None else packed
-        limit = max(ALWAYS, RATIO * found.st_size) if packed else None
+        limit = max(ALWAYS_BYTES, RATIO * status.st_size) if packed else None
         limit = limit if most is None else min(most, limit or most)
         source: Any = gzip.GzipFile(fileobj=file) if packed else file
-        yield cast(BinaryIO, source if limit is None else io.BufferedReader(_Bounded(source, limit, path)))
+        yield cast(BinaryIO, source if limit is None else io.BufferedReader(_BoundedFile(source, limit, path)))
 
 
-class _Bounded(io.RawIOBase):
+class _BoundedFile(io.RawIOBase):
     """A file that refuses to be read beyond a limit."""
 
     def __init__(self, source: BinaryIO, most: int, path: Path) -> None:
@@ -95,13 +92,13 @@ class _Bounded(io.RawIOBase):
         try:
             content = self._source.read(min(len(buffer), self._left + 1))
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise _refused(self._path, errno.EINVAL, f"it cannot be decompressed ({error})") from error
+            raise _refusal(self._path, errno.EINVAL, f"it cannot be decompressed ({error})") from error
         self._left -= len(content)
         if self._left < 0:
-            raise _refused(self._path, errno.EFBIG, f"it has more than {self._most // MEGABYTE} MB")
+            raise _refusal(self._path, errno.EFBIG, f"it has more than {self._most // MEGABYTE} MB")
         buffer[: len(content)] = content
         return len(content)
 
 
-def _refused(path: Path, number: int, why: str) -> OSError:
+def _refusal(path: Path, number: int, why: str) -> OSError:
     return OSError(number, why, str(path))

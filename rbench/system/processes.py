@@ -26,7 +26,7 @@ OWN = Path("/proc/self/cgroup")
 """Which groups this process is in."""
 
 
-def context() -> Any:
+def process_context() -> Any:
     """Return the multiprocessing context: `forkserver` on Linux, `spawn` elsewhere.
 
     A fork server imports the modules once, and each process that it forks starts at once.
@@ -35,7 +35,7 @@ def context() -> Any:
 
 
 @contextmanager
-def starting(*, deaf: bool = False) -> Iterator[None]:
+def start_safely(*, deaf: bool = False) -> Iterator[None]:
     """Start processes inside this block: they do not import from the current folder, and do not run the main script.
 
     Args:
@@ -50,13 +50,13 @@ def starting(*, deaf: bool = False) -> Iterator[None]:
         resource_tracker.ensure_running()  # its start unblocks Ctrl-C, which would undo this
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit it
     main = vars(sys.modules["__main__"])
-    said: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    script_names: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
     main.pop("__file__", None)  # by these two names multiprocessing finds the script
     main["__spec__"] = None
     try:
         yield
     finally:
-        main.update(said)
+        main.update(script_names)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if before is None:

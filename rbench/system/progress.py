@@ -27,9 +27,9 @@ Thing = TypeVar("Thing")
 
 EVERY = 30.0
 """Minimal number of seconds between two lines of one job."""
-OFTEN = 0.2
+REFRESH_SECONDS = 0.2
 """Minimal number of seconds between two changes of a notebook's output while a job is under way."""
-KEPT = 20
+KEPT_LINES = 20
 """Lines that stay below the bars in a notebook: endings of jobs, and notes."""
 
 
@@ -52,7 +52,7 @@ class Progress(Protocol):
         """Show a message on a line of its own."""
 
 
-def counting(progress: Callable[[int, int, str], None], total: int, text: str = "") -> Callable[[int], None]:
+def count_steps(progress: Callable[[int, int, str], None], total: int, text: str = "") -> Callable[[int], None]:
     """Return what is told how many more of `total` are done. It tells `progress` of all that are done, with a text."""
     done = 0
 
@@ -64,7 +64,7 @@ def counting(progress: Callable[[int, int, str], None], total: int, text: str = 
     return count
 
 
-class Silent:
+class SilentProgress:
     """A `Progress` that shows nothing."""
 
     def start(self, name: str, index: int, count: int) -> None:
@@ -81,7 +81,7 @@ class Silent:
 
 
 @contextlib.contextmanager
-def shown(progress: Progress | bool | None) -> Iterator[Progress]:
+def show_progress(progress: Progress | bool | None) -> Iterator[Progress]:
     """Yield what receives the progress of the work inside the block.
 
     Args:
@@ -91,9 +91,9 @@ def shown(progress: Progress | bool | None) -> Iterator[Progress]:
     if not isinstance(progress, bool) and progress is not None:
         yield progress
     elif not progress:
-        yield Silent()
+        yield SilentProgress()
     elif in_notebook():
-        with Notebook() as notebook:
+        with NotebookProgress() as notebook:
             yield notebook
     else:
         with watching(quiet=False) as bars:
@@ -104,39 +104,39 @@ def shown(progress: Progress | bool | None) -> Iterator[Progress]:
 def watching(quiet: bool) -> Iterator[Progress]:
     """Show progress on standard error inside the block: bars on a terminal, else lines; nothing where it is `quiet`."""
     if quiet:
-        yield Silent()
+        yield SilentProgress()
     elif is_terminal(stderr=True):
-        bars = Bars(console(stderr=True))
+        bars = ProgressBars(console(stderr=True))
         with bars.display:
             yield bars
     else:
-        yield Lines()
+        yield ProgressLines()
 
 
 @contextlib.contextmanager
-def tracking(name: str) -> Iterator[Callable[[Sequence[Thing]], Iterable[Thing]]]:
+def track_items(name: str) -> Iterator[Callable[[Sequence[Thing]], Iterable[Thing]]]:
     """Show progress on standard error over many things other than jobs. Yields `track`: `for thing in track(things)`.
 
-    A terminal shows a bar that disappears at the end. Elsewhere a line is printed at most every `EVERY` seconds.
+    A terminal shows a bar that disappears at the end. Elsewhere a line is printed at most every `LOOK_EVERY` seconds.
     """
     if is_terminal(stderr=True):
-        bars = Bars(console(stderr=True))
+        bars = ProgressBars(console(stderr=True))
         bars.start(name, 1, 1)
         with bars.display:
-            yield functools.partial(_counted, bars.update)
+            yield functools.partial(_report_steps, bars.update)
     else:
-        lines = Lines()
+        lines = ProgressLines()
         lines.begin(name)
-        yield functools.partial(_counted, lines.update)
+        yield functools.partial(_report_steps, lines.update)
 
 
-def _counted(update: Callable[[int, int], None], things: Sequence[Thing]) -> Iterator[Thing]:
+def _report_steps(update: Callable[[int, int], None], things: Sequence[Thing]) -> Iterator[Thing]:
     for done, thing in enumerate(things):
         update(done, len(things))
         yield thing
 
 
-class Bars:
+class ProgressBars:
     """Shows a bar for the whole run and one for the current job, both with the time left. Notes appear above them."""
 
     def __init__(self, on: Console) -> None:
@@ -167,20 +167,20 @@ class Bars:
     def finish(self, status: str) -> None:
         self.display.update(self.all, completed=self.before + 1)
         self.display.update(self.job, visible=False)
-        self.note(ending(self.name, status, time.monotonic() - self.started, self.text))
+        self.note(ending_line(self.name, status, time.monotonic() - self.started, self.text))
 
     def note(self, text: str) -> None:
         self.display.console.print(Text(harmless(text)))
 
 
-class Lines:
-    """Prints a line when a job starts, one when it ends, and between them at most one every `EVERY` seconds."""
+class ProgressLines:
+    """Prints a line when a job starts, one when it ends, and between them at most one every `LOOK_EVERY` seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.name, self.text = "", ""
         self.started = self.told = 0.0
-        self.pace = Pace(clock)
+        self.pace = StepPace(clock)
 
     def start(self, name: str, index: int, count: int) -> None:
         self.begin(f"[{index}/{count}] {name}")
@@ -200,23 +200,23 @@ class Lines:
             return
         self.told = now
         seconds = self.pace.left(done, total)
-        left = f", {duration(seconds)} left" if seconds is not None else ""
-        said = f", {self.text}" if self.text else ""
-        tell(f"{self.name}: {done}/{total}{left}{said}")
+        left = f", {format_duration(seconds)} left" if seconds is not None else ""
+        finding = f", {self.text}" if self.text else ""
+        tell(f"{self.name}: {done}/{total}{left}{finding}")
 
     def finish(self, status: str) -> None:
-        tell(ending(self.name, status, self.clock() - self.started, self.text))
+        tell(ending_line(self.name, status, self.clock() - self.started, self.text))
 
     def note(self, text: str) -> None:
         tell(text)
 
 
-def ending(name: str, status: str, seconds: float, text: str) -> str:
+def ending_line(name: str, status: str, seconds: float, text: str) -> str:
     """Return the line that a job leaves when it ends: its status, its time and its last finding."""
-    return f"{name}: {status} in {duration(seconds)}" + (f", {text}" if text else "")
+    return f"{name}: {status} in {format_duration(seconds)}" + (f", {text}" if text else "")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format seconds for people: `8 s`, `3 min`, `2 h 05 min`."""
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -224,13 +224,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-WINDOW = 300.0
+PACE_WINDOW = 300.0
 """Seconds that the pace is taken over. Steps that differ, such as texts under attack, are evened out within it."""
 _APART = 5.0
 """Least number of seconds between two points that are kept."""
 
 
-class Pace:
+class StepPace:
     """Keeps when which steps were done. A resumed job begins at a step above 0, and only steps done now count.
 
     Nor does the first step, if it is told alone: libraries and models are loaded before it.
@@ -251,11 +251,12 @@ class Pace:
         now = self._clock()
         if self._points and not self._begun and done > self._points[0][0]:
             self._begun = True
+            # Loading libraries and models took most of the first step: the pace is counted from its end.
             if done == self._points[0][0] + 1:
                 self._points = deque([(done, now)])
         if not self._points or now - self._points[-1][1] >= _APART:
             self._points.append((done, now))
-        while len(self._points) > 1 and now - self._points[1][1] >= WINDOW:
+        while len(self._points) > 1 and now - self._points[1][1] >= PACE_WINDOW:
             self._points.popleft()
 
     def left(self, done: int, total: int) -> float | None:
@@ -273,7 +274,7 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class Notebook:
+class NotebookProgress:
     """A `Progress` in the output of a notebook's cell: a bar for all jobs, one for the current job, and the last lines.
 
     The output changes in place, without ipywidgets. At the end of the context the bars go, and the lines stay.
@@ -287,7 +288,7 @@ class Notebook:
         self.name, self.text = "", ""
         self.index = self.count = self.done = self.total = 0
         self.started = self.shown = 0.0
-        self.pace = Pace(clock)
+        self.pace = StepPace(clock)
         self.lines: list[str] = []
         self._output: Any = None
 
@@ -296,7 +297,7 @@ class Notebook:
 
         # tqdm warns of this when libraries import it, and rbench shows its progress without widgets.
         warnings.filterwarnings("ignore", message="IProgress not found")
-        self._output = display(self._bundle(), raw=True, display_id=True)
+        self._output = display(self._render(), raw=True, display_id=True)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -314,11 +315,11 @@ class Notebook:
         now = self.clock()
         self.done, self.total, self.text = done, total, text or self.text
         self.pace.update(done)
-        if now - self.shown >= OFTEN:
+        if now - self.shown >= REFRESH_SECONDS:
             self._show()
 
     def finish(self, status: str) -> None:
-        line = ending(self.name, status, self.clock() - self.started, self.text)
+        line = ending_line(self.name, status, self.clock() - self.started, self.text)
         self.name = ""
         self.note(line)
 
@@ -328,12 +329,12 @@ class Notebook:
 
     def _show(self) -> None:
         self.shown = self.clock()
-        self._output.update(self._bundle(), raw=True)
+        self._output.update(self._render(), raw=True)
 
-    def _bundle(self) -> dict[str, str]:
+    def _render(self) -> dict[str, str]:
         """Return the output as HTML, and as plain text for front ends without it."""
-        gone = len(self.lines) - KEPT
-        lines = [*([f"({gone} lines before)"] if gone > 0 else []), *self.lines[-KEPT:]]
+        gone = len(self.lines) - KEPT_LINES
+        lines = [*([f"({gone} lines before)"] if gone > 0 else []), *self.lines[-KEPT_LINES:]]
         bars = self._bars() if self.name else []
         shown = "".join(
             f'<div><progress max="{max(total, 1)}" value="{done}"></progress> {html.escape(harmless(text))}</div>'
@@ -345,10 +346,10 @@ class Notebook:
 
     def _bars(self) -> list[tuple[int, int, str]]:
         """Return the bars: steps done, all steps, and the text beside them."""
-        said = [f"{self.name}: {self.done}/{self.total}" if self.total else self.name]
+        parts = [f"{self.name}: {self.done}/{self.total}" if self.total else self.name]
         if (left := self.pace.left(self.done, self.total)) is not None:
-            said.append(f"{duration(left)} left")
-        said += [self.text] if self.text else []
-        job = (self.done, self.total, ", ".join(said))
+            parts.append(f"{format_duration(left)} left")
+        parts += [self.text] if self.text else []
+        job = (self.done, self.total, ", ".join(parts))
         before = self.index - 1
         return [job] if self.count < 2 else [(before, self.count, f"all jobs: {before}/{self.count}"), job]

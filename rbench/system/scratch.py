@@ -4,8 +4,8 @@
     CACHE/tmp/<name>-<random>.lock  held by the process that works in it; made before the folder, removed after it
 
 A killed process leaves its folder, but the operating system releases its locks. So a folder whose lock nobody holds is
-removed by the next run (`rbench.store.weights.cache.sweep`). Locks are used instead of process numbers because other
-hosts may share the cache.
+removed by the next run (`rbench.store.weights.cache.remove_leftovers`). Locks are used instead of process numbers
+because other hosts may share the cache.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rbench.errors import ResourceError, StoreError
-from rbench.system.below import Below
+from rbench.system.below import SafeFolder
 
 
 def default_cache() -> Path:
     """Return `RBENCH_CACHE`, or `rbench` in the user's cache folder. An empty value counts as unset."""
-    named = os.environ.get("RBENCH_CACHE", "")
-    if named:
-        return Path(named)
+    by_variable = os.environ.get("RBENCH_CACHE", "")
+    if by_variable:
+        return Path(by_variable)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rbench"
 
 
 @contextmanager
-def writing(root: Path) -> Iterator[None]:
+def writable_cache(root: Path) -> Iterator[None]:
     """Turn an OSError inside the block into a ResourceError: the cache folder `root` cannot be written."""
     try:
         yield
@@ -42,15 +42,15 @@ def writing(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def folder(name: str, root: Path | None = None) -> Iterator[Path]:
+def temporary_folder(name: str, root: Path | None = None) -> Iterator[Path]:
     """Make a new folder below the cache folder `root` (None: the default one) and remove it when the block ends.
 
     Raises:
         ResourceError: the cache folder cannot be written.
     """
     root = root or default_cache()
-    with writing(root):
-        Below(root).make_folder(root / "tmp")
+    with writable_cache(root):
+        SafeFolder(root).make_folder(root / "tmp")
         while True:  # the lock is made before the folder, so that no sweep finds a folder without a lock
             lock = FileLock(root / "tmp" / f"{name}-{secrets.token_hex(4)}.lock", timeout=0, thread_local=False)
             with suppress(Timeout):  # a sweep locked the file before we did
@@ -62,16 +62,16 @@ def folder(name: str, root: Path | None = None) -> Iterator[Path]:
     try:
         yield folder_of(Path(lock.lock_file))
     finally:
-        remove(lock)
+        remove_locked(lock)
 
 
-def remove(lock: FileLock) -> None:
+def remove_locked(lock: FileLock) -> None:
     """Remove the folder of a held lock, then the lock file. If the folder cannot be removed, the lock file stays too.
 
     A later sweep then removes both.
     """
     file = Path(lock.lock_file)
-    below = Below(file.parent.parent)
+    below = SafeFolder(file.parent.parent)
     try:
         with suppress(OSError, StoreError):
             below.remove_tree(folder_of(file), ignore_errors=True)
@@ -86,22 +86,22 @@ def folder_of(file: Path) -> Path:
     return file.with_suffix("")
 
 
-def locks(root: Path) -> list[Path]:
+def list_locks(root: Path) -> list[Path]:
     """Return the lock files of all temporary folders below the cache folder `root`, held or not."""
-    found = Below(root).entries(root / "tmp") if root.is_dir() else []
-    return [path for path, kind in found if kind == "file" and path.suffix == ".lock"]
+    entries = SafeFolder(root).entries(root / "tmp") if root.is_dir() else []
+    return [path for path, kind in entries if kind == "file" and path.suffix == ".lock"]
 
 
 def is_held(file: Path) -> bool:
     """Return whether any process holds a lock file. A file that does not exist is not made."""
-    if Below(file.parent.parent).kind(file) is None:
+    if SafeFolder(file.parent.parent).kind(file) is None:
         return False
-    with holding(file) as lock:
+    with hold_lock(file) as lock:
         return lock is None
 
 
 @contextmanager
-def holding(file: Path, refused: type[OSError] = OSError) -> Iterator[FileLock | None]:
+def hold_lock(file: Path, refused: type[OSError] = OSError) -> Iterator[FileLock | None]:
     """Lock a file for the block; yield None if it is `refused`: another process holds it, or it is another user's."""
     lock = FileLock(file, timeout=0)
     try:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from rbench.errors import StoreError
-from rbench.system.below import SMALL, Below
+from rbench.system.below import SMALL_BYTES, SafeFolder
 
-SHAPE = 128, 384, 1536
+PRODUCT_SHAPE = 128, 384, 1536
 """Rows, columns and columns of the product: that of a layer of MiniLM, short enough to be done without interruption."""
 SECONDS = 2.0
 
@@ -24,22 +24,22 @@ def gflops(file: Path, about: str) -> float:
         file: where the number is remembered. If it cannot be read or written, the number is measured each time.
         about: the machine and the versions that the number is for.
     """
-    known: dict[str, float] = {}
-    below = Below(file.parent)
+    remembered: dict[str, float] = {}
+    below = SafeFolder(file.parent)
     with suppress(OSError, StoreError, ValueError, TypeError, AttributeError):
-        known = {str(name): float(value) for name, value in json.loads(below.read(file, SMALL)).items()}
-    if known.get(about, 0.0) > 0:
-        return known[about]
-    found = round(_measured(), 1)
+        remembered = {str(name): float(value) for name, value in json.loads(below.read(file, SMALL_BYTES)).items()}
+    if remembered.get(about, 0.0) > 0:
+        return remembered[about]
+    measured = round(_measured(), 1)
     with suppress(OSError, StoreError):
-        below.replace(file, (json.dumps(known | {about: found}, indent=1) + "\n").encode())
-    return found
+        below.replace(file, (json.dumps(remembered | {about: measured}, indent=1) + "\n").encode())
+    return measured
 
 
 def _measured() -> float:
     import torch
 
-    rows, inner, columns = SHAPE
+    rows, inner, columns = PRODUCT_SHAPE
     threads, best = torch.get_num_threads(), float("inf")
     torch.set_num_threads(1)
     try:

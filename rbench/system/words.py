@@ -7,7 +7,7 @@ has a letter or a digit. So a combining mark belongs to its letter, `isn't`, `3.
 Some scripts put no spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese and others. There Unicode has a
 boundary between any two letters, and only a dictionary knows which of them part words. So a run of such letters counts
 as one word here, whose ends are ends of words. An index of words, which could then find only whole sentences, takes
-each letter of a run and each two neighbours (`terms`).
+each letter of a run and each two neighbours (`index_terms`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Any
 
 import regex
 
+# In the keys of what cuts texts here (docs/keys.md): raise it when other words are found in the same text, and those
+# jobs are run anew.
 VERSION = 1
 
 Span = tuple[int, int]
@@ -36,35 +38,35 @@ _NO_LETTER = regex.compile(r"(?V1)\p{Default_Ignorable_Code_Point}+|[^\p{L}\p{M}
 """What shows nothing; and a character that is no letter and no digit, with the marks on it."""
 
 
-def words(text: str) -> list[Span]:
+def word_spans(text: str) -> list[Span]:
     """Return where the words of a text are, in its order."""
-    return [found.span() for found in _words(text)]
+    return [matched.span() for matched in _word_matches(text)]
 
 
-def _words(text: str) -> Iterator[Any]:
-    return (found for found in _SEGMENT.finditer(text) if _IN_WORDS.search(found[0]))
+def _word_matches(text: str) -> Iterator[Any]:
+    return (matched for matched in _SEGMENT.finditer(text) if _IN_WORDS.search(matched[0]))
 
 
-def terms(text: str) -> list[str]:
+def index_terms(text: str) -> list[str]:
     """Return the words of a text for an index, without case and compatibility forms (NFKC).
 
     Of a run of letters of a script without spaces it returns each letter and each two neighbours.
     """
-    found: list[str] = []
-    for word in _words(unicodedata.normalize("NFKC", text).casefold()):
+    all_terms: list[str] = []
+    for word in _word_matches(unicodedata.normalize("NFKC", text).casefold()):
         if word["run"] is None:
-            found.append(word[0])
+            all_terms.append(word[0])
         else:
             single = _LETTER.findall(word[0])
-            found += [*single, *map("".join, pairwise(single))]
-    return found
+            all_terms += [*single, *map("".join, pairwise(single))]
+    return all_terms
 
 
-def letters(text: str) -> str:
+def fold_letters(text: str) -> str:
     """Return the letters and digits of a text with their marks, in lower case and in Unicode's composed form (NFC).
 
     Texts that differ in case, punctuation and spaces alone, or in how a letter with a mark is stored, have the same.
     """
     lower = text.lower().replace("i\u0307", "i")  # what `lower` makes of the Turkish capital
-    left: str = _NO_LETTER.sub("", unicodedata.normalize("NFC", lower))
-    return left
+    kept_letters: str = _NO_LETTER.sub("", unicodedata.normalize("NFC", lower))
+    return kept_letters

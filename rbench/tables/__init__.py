@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast, get_args
+from contextlib import nullcontext
+from typing import Any, cast
 
-from pydantic import ValidationError
-
-from rbench.errors import RbenchError, StoreError
+from rbench.errors import StoreError
 from rbench.schema import Aggregation, Pick, TableSpec
-from rbench.store.runs import Reader
+from rbench.store.runs import RunReader
+from rbench.system.own_code import failing_in
 from rbench.tables import any_attack, crossed
 from rbench.tables import layouts as of_attacks
-from rbench.tables.aggregate import grid
-from rbench.tables.formats import unknown
+from rbench.tables.aggregate import attack_grid
 from rbench.tables.results import Results
 from rbench.tables.table import Layout, Table
 
 
 def build(
-    source: Reader | Results,
+    source: RunReader | Results,
     metric: str = "asr",
     layout: str = "paper",
     pick: Pick | None = None,
@@ -43,70 +42,58 @@ def build(
         beside: more metrics, whose columns stand beside those of the metric.
 
     Raises:
-        StoreError: the folder is not a RUN or is damaged, it has no jobs with this metric, or the layout is unknown; or
-            a user's own measure raises an exception or returns no table.
+        StoreError: the folder is not a RUN or is damaged, the table would have no rows, or the layout is unknown; or a
+            user's own measure raises an exception or returns no table.
         SuiteError: there is no such metric or measure.
     """
-    _check_layout(layout)
     results = source if isinstance(source, Results) else Results.of(source)
-    try:
-        how: dict[str, Any] = {"pick": pick, "aggregation": aggregation, "beside": tuple(beside)}
-        wanted = TableSpec(metric=metric, layout=cast(Layout, layout), **how)
-    except ValidationError as error:
-        raise StoreError("; ".join(str(one["msg"]) for one in error.errors(include_url=False))) from None
+    choices: dict[str, Any] = {"pick": pick, "aggregation": aggregation, "beside": tuple(beside)}
+    with failing_in(f"the table {metric}", StoreError):
+        table_spec = TableSpec(metric=metric, layout=cast(Layout, layout), **choices)
     if metric in results.metrics:
-        return attack_table(results, metric, layout, beside)
-    return _of_measure(results, wanted, options or {})
+        return build_attack_table(results, metric, layout, beside)
+    return _build_measure_table(results, table_spec, options or {})
 
 
-def _of_measure(results: Results, wanted: TableSpec, options: Mapping[str, Any]) -> Table:
+def _build_measure_table(results: Results, table_spec: TableSpec, options: Mapping[str, Any]) -> Table:
     """Build the table of a measure. Raises as `build` does."""
-    metric, layout = wanted.metric, wanted.layout
+    metric, layout = table_spec.metric, table_spec.layout
     measure = results.metrics.measure(metric)
-    try:
-        chosen = measure.Options.model_validate(options)
-    except ValueError as error:  # those of an old plan may not fit the measure as it is now
-        raise StoreError(f"the options of the measure do not fit it: {error}") from error
+    with failing_in(f"the options of the measure {metric}", StoreError):  # those of an old plan may not fit it any more
+        valid_options = measure.Options.model_validate(options)
     layouts = measure.layouts
-    if layout not in (layouts or ("paper",)):
-        there = "the layouts paper and full" if layouts else "one layout"
-        raise StoreError(f"the layout {layout} shows attacks; the table of {metric} has {there}")
-    try:
-        table = layouts[layout](results, wanted) if layouts else measure.table(chosen, results)
-    except RbenchError:
-        raise
-    except Exception as error:
-        if results.metrics.registry.is_bundled("measures", metric):
-            raise
-        from rbench.system.own_code import told
-
-        raise StoreError(f"the measure {metric} raised {told(error, measure.path.parent)}") from error
-    if not isinstance(table, Table):
-        found = type(table).__name__
-        raise StoreError(f"{measure.path}: `table` returned {found}, and a measure returns rbench.tables.Table")
+    # A mistake of rbench's own needs its traceback.
+    bundled = results.metrics.registry.is_bundled("measures", metric)
+    with nullcontext() if bundled else failing_in(f"the measure {metric}", StoreError):
+        table: Table = layouts[layout](results, table_spec) if layouts else measure.table(valid_options, results)
+        has_rows = bool(table.rows)
+    if not has_rows:
+        raise StoreError(
+            f"{results.root} has nothing to show in the table {metric}: nothing that it is made of is done, or suite "
+            f"{results.plan.suite.name} does not ask for it. rbench list measures {metric} says what it shows"
+        )
     return table
 
 
-def attack_table(
-    source: Reader | Results, metric: str = "asr", layout: str = "paper", beside: Sequence[str] = ()
+def build_attack_table(
+    source: RunReader | Results, metric: str = "asr", layout: str = "paper", beside: Sequence[str] = ()
 ) -> Table:
     """Build the table of an attack metric. Raises StoreError as `build` does."""
-    _check_layout(layout)
     results = source if isinstance(source, Results) else Results.of(source)
-    of = results.metrics[metric]
-    found = grid(results)
-    worst = layout != "paper" or of.together or of.of == "all attacks"
-    together = any_attack.any_attack(results, found) if worst else any_attack.NONE
+    shown_metric = results.metrics[metric]
+    attack_cells = attack_grid(results)
+    # Why not always: counting over all attacks reads every outcome file of the RUN, and the layout paper of a single
+    # attack's metric has no row for it.
+    needs_any_attack = layout != "paper" or shown_metric.together or shown_metric.of == "all attacks"
+    any_attack_cells = any_attack.build_any_attack_cells(results, attack_cells) if needs_any_attack else any_attack.NONE
     if beside or layout in crossed.LAYOUTS:
-        return crossed.table(found, (metric, *beside), layout, together)
-    return {"paper": of_attacks.paper, "by-task": of_attacks.by_task, "full": of_attacks.full}[layout](
-        found, metric, together
-    )
+        return crossed.build_crossed_table(attack_cells, (metric, *beside), layout, any_attack_cells)
+    builders = {
+        "paper": of_attacks.build_paper_table,
+        "by-task": of_attacks.build_by_task_table,
+        "full": of_attacks.build_full_table,
+    }
+    return builders[layout](attack_cells, metric, any_attack_cells)
 
 
-def _check_layout(layout: str) -> None:
-    if layout not in get_args(Layout):
-        raise unknown("layout", layout, get_args(Layout))
-
-
-__all__ = ["Results", "Table", "attack_table", "build"]
+__all__ = ["Results", "Table", "build", "build_attack_table"]

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from rbench.schema import TEST_ACCURACY, Meaning
-from rbench.tables.aggregate import Cell, Grid
-from rbench.tables.cells import PLAIN
+from rbench.tables.aggregate import AttackCell, AttackGrid
+from rbench.tables.cells import NUMBER_FIELDS
 from rbench.tables.cells import Cell as AnyCell
 from rbench.tables.results import Results
 from rbench.tables.table import Number
 
-HEADER = "accuracy"
-PRINTED = Meaning("Accuracy, test split", "right / scored rows of the test split")
+ACCURACY_HEADER = "accuracy"
+ACCURACY_MEANING = Meaning("Accuracy, test split", "right / scored rows of the test split")
 """The scale of the column, in which nothing is marked as the best: the table is of attacks."""
 
 
 @dataclass(frozen=True)
-class Accuracies:
+class VictimAccuracies:
     """The accuracies on test rows of the victims of a RUN."""
 
     of: Mapping[tuple[str, str, str], AnyCell]
@@ -35,38 +35,41 @@ class Accuracies:
         """Whether a victim of the task has one."""
         return any(key[2] == task for key in self.of)
 
-    def number(self, cell: Cell | None) -> Number | None:
+    def number(self, cell: AttackCell | None) -> Number | None:
         """Return the entry for the victim of a cell of attacks; None where it has none."""
-        own = self._of(cell)
-        return own.number(TEST_ACCURACY) if own is not None else None
+        accuracy_cell = self._of(cell)
+        return accuracy_cell.number(TEST_ACCURACY) if accuracy_cell is not None else None
 
-    def told(self, cell: Cell) -> dict[str, Any]:
+    def told(self, cell: AttackCell) -> dict[str, Any]:
         """Return the number for programs, as a field of the cell; nothing where the victim has none."""
-        own = self._of(cell)
-        if own is None:
+        accuracy_cell = self._of(cell)
+        if accuracy_cell is None:
             return {}
-        found = own.told(TEST_ACCURACY)
-        return {"scores": {TEST_ACCURACY: {name: found[name] for name in PLAIN}}}
+        fields = accuracy_cell.told(TEST_ACCURACY)
+        return {"scores": {TEST_ACCURACY: {name: fields[name] for name in NUMBER_FIELDS}}}
 
-    def _of(self, cell: Cell | None) -> AnyCell | None:
+    def _of(self, cell: AttackCell | None) -> AnyCell | None:
         return self.of.get((cell.encoder, cell.finetune, cell.task)) if cell is not None else None
 
 
-def accuracies(grid: Grid) -> Accuracies:
+def read_accuracies(grid: AttackGrid) -> VictimAccuracies:
     """Return the accuracies of the victims of some attacks, done or not."""
     results = grid.results
-    if not _asked(results):
-        return Accuracies({})
+    if not _may_have_accuracies(results):
+        return VictimAccuracies({})
     measure = results.metrics.measure(TEST_ACCURACY)
-    found = measure.cells(results)
+    measured = measure.cells(results)
     attacked = {(cell.encoder, cell.finetune, cell.task) for cell in grid.cells.values()}
-    of: dict[tuple[str, str, str], AnyCell] = {}
-    for cell in found.cells.values():  # where a suite asks for several numbers of rows, the first stands in tables
-        if (key := (cell.encoder, cell.finetune, cell.task)) in attacked:
-            of.setdefault(key, cell)
-    return Accuracies(of, measure.note(of.values(), grid.tasks) if of else "")
+    by_victim: dict[tuple[str, str, str], AnyCell] = {}
+    for cell in measured.cells.values():
+        key = (cell.encoder, cell.finetune, cell.task)
+        if key in attacked:
+            by_victim.setdefault(
+                key, cell
+            )  # where a suite asks for several numbers of rows, the first stands in tables
+    return VictimAccuracies(by_victim, measure.note(by_victim.values(), grid.tasks) if by_victim else "")
 
 
-def _asked(results: Results) -> bool:
+def _may_have_accuracies(results: Results) -> bool:
     """Whether the RUN may have accuracies on test rows, so that the measure's file need be opened."""
     return any(job.what == TEST_ACCURACY or job.opening is not None for job in results.plan.jobs)

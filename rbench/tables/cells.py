@@ -3,7 +3,7 @@
 A cell is all seeds, of training and of fine-tuning, of one combination of names: encoder, strategy, task, attack and
 label. The plan determines which cells there are, and the suite their order. So a table has the same shape and order
 whatever is done, in whatever order. `aggregate` has the cells of attacks, whose metrics are files. Those of all other
-jobs differ in their `Reading` alone.
+jobs differ in their `NumberReading` alone.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from functools import cached_property
 from typing import Any, Generic, Self, TypedDict, TypeVar
 
 from rbench.errors import StoreError
-from rbench.metrics import Metrics
+from rbench.metrics import MetricCatalogue
 from rbench.schema import Job, Meaning, Plan, Record, Score
-from rbench.store.job_status import Standing
+from rbench.store.job_status import JobStatuses
 from rbench.tables import nested_means
-from rbench.tables.draws import means, plain, within
+from rbench.tables.draws import spread_within_trainings, training_fields, training_means
 from rbench.tables.flags import Flags
-from rbench.tables.nested_means import Observed, Values
-from rbench.tables.results import Results, Run
-from rbench.tables.table import Draws, Number
+from rbench.tables.nested_means import JobValues, Values
+from rbench.tables.results import Results, SeedRun
+from rbench.tables.table import Number, TrainingMeans
 
-PLAIN = ("value", "n", "low", "high", "flagged")
+NUMBER_FIELDS = ("value", "n", "low", "high", "flagged")
 """The fields of a number that programs get of any."""
 
 
-class Spread(TypedDict):
+class SeedSpread(TypedDict):
     """The fields of a `Number` that say how seeds differ, and whether all are done."""
 
     seed_sd: float | None
-    draws: Draws | None
+    draws: TrainingMeans | None
     partial: bool
 
 
@@ -44,7 +44,7 @@ class Cell(ABC):
 
     encoder: str
     task: str
-    runs: tuple[Run, ...]
+    runs: tuple[SeedRun, ...]
     results: Results = field(compare=False, repr=False)
     drawn: bool = False
     """Whether the suite has `train_seeds`."""
@@ -69,7 +69,7 @@ class Cell(ABC):
         return {axis: getattr(self, axis) for axis in axes}
 
     @cached_property
-    def done(self) -> tuple[Run, ...]:
+    def done(self) -> tuple[SeedRun, ...]:
         """The seeds that are complete."""
         return tuple(run for run in self.runs if run.done)
 
@@ -103,7 +103,7 @@ class Cell(ABC):
         """How many seeds and trainings have the same unit, on average, where `n` counts each of them."""
         return 1.0
 
-    def only(self, run: Run) -> Self:
+    def only(self, run: SeedRun) -> Self:
         """Return the cell of one seed, which has no spread between seeds."""
         return replace(self, runs=(run,), drawn=False, provisional=False)
 
@@ -114,24 +114,31 @@ class Cell(ABC):
 
     def score(self, name: str) -> Score | None:
         """The number over all seeds that are done. Seeds, where there are several, are levels of its interval."""
-        found = self.sampled(name)
-        return found and levelled(found, self.limits(name))
+        pooled_score = self.sampled(name)
+        if pooled_score is None:
+            return None
+        return with_seed_levels(pooled_score, self.limits(name))
 
     @abstractmethod
     def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
         """The training seed and the number of each seed that is done."""
 
     @abstractmethod
-    def values(self, run: Run, name: str) -> Values | None:
+    def values(self, run: SeedRun, name: str) -> Values | None:
         """By unit, the values of which the number of a run is the mean; None where there are none."""
 
-    def observed(self, name: str) -> tuple[Observed, ...] | None:
+    def observed(self, name: str) -> tuple[JobValues, ...] | None:
         """What each seed that is done adds to the number, unit by unit; None where that is not known of one."""
-        found = nested_means.observed((run.seed, run.train_seed, self.values(run, name)) for run in self.done)
-        several = zip(self.done, found or (), strict=True) if found else ()
-        return tuple(replace(one, by_rater=self.by_rater(run, name)) for run, one in several) or None
+        job_values = nested_means.collect_job_values(
+            (run.seed, run.train_seed, self.values(run, name)) for run in self.done
+        )
+        runs_with_values = zip(self.done, job_values or (), strict=True) if job_values else ()
+        return (
+            tuple(replace(values_of_job, by_rater=self.by_rater(run, name)) for run, values_of_job in runs_with_values)
+            or None
+        )
 
-    def by_rater(self, run: Run, name: str) -> dict[str, Values]:
+    def by_rater(self, run: SeedRun, name: str) -> dict[str, Values]:
         """What each person who judged a run's texts adds to the number, unit by unit; empty for other numbers."""
         return {}
 
@@ -141,17 +148,19 @@ class Cell(ABC):
 
     def limits(self, name: str) -> tuple[float, float] | None:
         """Return the interval with seeds as levels; None for one seed, and where units do not give it."""
-        known, key = self.results.limits, self.known_as(name)
-        if key not in known:
-            found = self.observed(name) if len(self.done) > 1 else None
-            known[key] = nested_means.limits([found], shares=self.shares(name))
-        return known[key]
+        # Computing an interval reads outcomes, and many tables ask for the same, so `Results` keeps each one.
+        cache, key = self.results.limits, self.known_as(name)
+        if key not in cache:
+            # A cell with one seed keeps the interval of `sampled`: it says nothing of the next seed.
+            job_values = self.observed(name) if len(self.done) > 1 else None
+            cache[key] = nested_means.mean_interval([job_values], shares=self.shares(name))
+        return cache[key]
 
     def known_as(self, name: str) -> Hashable:
         """The key of a number in what `Results` remembers."""
         return self.attack, tuple(run.job.key for run in self.done), name
 
-    def levelled(self, name: str) -> bool:
+    def has_seed_levels(self, name: str) -> bool:
         """Whether there is an interval that covers differences between seeds, too."""
         return self.limits(name) is not None
 
@@ -179,24 +188,29 @@ class Cell(ABC):
         """Return the number for programs: PLAIN, then `more` of its fields and `seeds`, and the spread of trainings."""
         number = self.number(name) or Number(None, self.meaning(name).percent, n=0, draws=self.draws(name))
         fields = {**vars(number), "seeds": self.seeds}
-        return {each: fields[each] for each in (*PLAIN, *more)} | plain(number.draws)
+        return {field: fields[field] for field in (*NUMBER_FIELDS, *more)} | training_fields(number.draws)
 
     def seed_sd(self, name: str) -> float | None:
-        """Return the standard deviation of the number between fine-tuning seeds (`draws.within`)."""
-        return within(self.by_seed(name))
+        """Return the standard deviation of the number between fine-tuning seeds (`draws.spread_within_trainings`)."""
+        return spread_within_trainings(self.by_seed(name))
 
-    def draws(self, name: str) -> Draws | None:
+    def draws(self, name: str) -> TrainingMeans | None:
         """Return the number by training seed; None without `train_seeds`."""
         return self.spread(self.by_seed(name))["draws"]
 
-    def spread(self, values: list[tuple[int | None, float | None]]) -> Spread:
+    def spread(self, values: list[tuple[int | None, float | None]]) -> SeedSpread:
         """Return what an entry says of seeds, from the training seed and the value of each that has one."""
-        several = len({run.job.seed for run in self.runs}) > 1
-        draws = Draws(means(values), several) if self.drawn else None
-        return {"seed_sd": within(values), "draws": draws, "partial": self.provisional or len(values) < len(self.runs)}
+        several_seeds = len({run.job.seed for run in self.runs}) > 1
+        draws = TrainingMeans(training_means(values), several_seeds) if self.drawn else None
+        # Fields of the TypedDict are keywords of `Number`.
+        return {
+            "seed_sd": spread_within_trainings(values),
+            "draws": draws,
+            "partial": self.provisional or len(values) < len(self.runs),
+        }
 
 
-class Whole(Cell):
+class PooledCell(Cell):
     """A cell whose interval has the seeds already, so that nothing is said of their spread. Units give no values."""
 
     @property
@@ -206,10 +220,10 @@ class Whole(Cell):
     def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
         return []
 
-    def spread(self, values: list[tuple[int | None, float | None]]) -> Spread:
+    def spread(self, values: list[tuple[int | None, float | None]]) -> SeedSpread:
         return {"seed_sd": None, "draws": None, "partial": self.partial}
 
-    def values(self, run: Run, name: str) -> Values | None:
+    def values(self, run: SeedRun, name: str) -> Values | None:
         return None
 
     def shares(self, name: str) -> bool:
@@ -217,16 +231,16 @@ class Whole(Cell):
 
 
 @dataclass(frozen=True)
-class Reading:
+class NumberReading:
     """How the number of a job that is done is read, and how those of several seeds are joined."""
 
     about: Meaning
     """The scale."""
-    score: Callable[[Run, str], Score | None]
+    score: Callable[[SeedRun, str], Score | None]
     """The number of one job, by name; None where it has none."""
     joined: Callable[[Sequence[Score]], Score]
     """The number over several seeds, with an interval that covers the choice of units alone."""
-    values: Callable[[Run, str], Values | None] = lambda run, name: None
+    values: Callable[[SeedRun, str], Values | None] = lambda run, name: None
     """By unit, the values of which the number is the mean; None where there are none."""
     shares: bool = False
     """Whether values are 0 or 1."""
@@ -235,23 +249,23 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Measured(Cell):
+class MeasuredCell(Cell):
     """A cell of jobs other than attacks."""
 
-    read: Reading = field(kw_only=True, compare=False, repr=False)
+    read: NumberReading = field(kw_only=True, compare=False, repr=False)
 
-    def scores(self, name: str) -> list[tuple[Run, Score]]:
+    def scores(self, name: str) -> list[tuple[SeedRun, Score]]:
         """Return the number of each seed that has one."""
         return [(run, score) for run in self.done if (score := self.read.score(run, name)) is not None]
 
     def sampled(self, name: str) -> Score | None:
-        found = [score for _, score in self.scores(name)]
-        return self.read.joined(found) if found else None
+        seed_scores = [score for _, score in self.scores(name)]
+        return self.read.joined(seed_scores) if seed_scores else None
 
     def by_seed(self, name: str) -> list[tuple[int | None, float | None]]:
         return [(run.train_seed, score.value) for run, score in self.scores(name)]
 
-    def values(self, run: Run, name: str) -> Values | None:
+    def values(self, run: SeedRun, name: str) -> Values | None:
         return self.read.values(run, name)
 
     def score(self, name: str) -> Score | None:
@@ -273,7 +287,7 @@ class Grid(Generic[C]):
 
     results: Results
     cells: Mapping[tuple[str, ...], C]
-    """By the names of `gathered`, in its order."""
+    """By the names of `gather_cells`, in its order."""
     encoders: tuple[str, ...] = ()
     finetunes: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -295,12 +309,12 @@ class Grid(Generic[C]):
         return self.results.plan
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> JobStatuses:
         """State of all jobs of the plan."""
         return self.results.standing
 
     @property
-    def metrics(self) -> Metrics:
+    def metrics(self) -> MetricCatalogue:
         """The metrics that tables may show."""
         return self.results.metrics
 
@@ -310,7 +324,7 @@ class Grid(Generic[C]):
         return self.results.flags
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[SeedRun]:
         """Every job with its record, cell by cell."""
         return [run for cell in self.cells.values() for run in cell.runs]
 
@@ -320,67 +334,74 @@ class Grid(Generic[C]):
         return [job for cell in self.cells.values() for job in cell.jobs]
 
 
-def gathered(
+def gather_cells(
     results: Results,
     jobs: Iterable[tuple[Job, Mapping[str, str]]],
     orders: Mapping[str, Iterable[str]],
     make: Callable[..., C],
 ) -> tuple[dict[tuple[str, ...], C], dict[str, Any]]:
-    """Make the cells of some jobs, and return them with the names that a `Grid` has: `encoders`, `tasks` and so on.
+    """Make the cells of some jobs, and return them with the names that an `AttackGrid` has: `encoders`, `tasks` and so
+    on.
 
     Args:
-        jobs: each with its names by axis: the fields of `Cell` that are names.
+        jobs: each with its names by axis: the fields of `OutcomeWriter` that are names.
         orders: by axis the names in the order of the suite. Cells are ordered by the first axis, then by the others.
         make: makes a cell of its fields.
     """
     plan = results.plan
-    found: dict[tuple[str, ...], tuple[Mapping[str, str], list[Run]]] = {}
+    by_key: dict[tuple[str, ...], tuple[Mapping[str, str], list[SeedRun]]] = {}
     for job, names in jobs:
-        run = Run.of(job, results.standing.records.get(job.key), plan.draw(job.parts[0]).train_seed)
-        found.setdefault(tuple(names[axis] for axis in orders), (names, []))[1].append(run)
-    there = {axis: in_order(wanted, (key[i] for key in found)) for i, (axis, wanted) in enumerate(orders.items())}
+        run = SeedRun.of(job, results.standing.records.get(job.key), plan.draw(job.parts[0]).train_seed)
+        by_key.setdefault(tuple(names[axis] for axis in orders), (names, []))[1].append(run)
+    names_by_axis = {
+        axis: in_order(suite_order, (key[i] for key in by_key)) for i, (axis, suite_order) in enumerate(orders.items())
+    }
     cells = {}
-    for key in sorted(found, key=lambda key: [own.index(name) for own, name in zip(there.values(), key, strict=True)]):
-        names, runs = found[key]
+
+    def place(key: tuple[str, ...]) -> list[int]:
+        return [axis_names.index(name) for axis_names, name in zip(names_by_axis.values(), key, strict=True)]
+
+    for key in sorted(by_key, key=place):
+        names, runs = by_key[key]
         cells[key] = make(**names, runs=tuple(runs), results=results, drawn=bool(plan.draws))
-    return cells, {f"{axis}s": own for axis, own in there.items()}
+    return cells, {f"{axis}s": axis_names for axis, axis_names in names_by_axis.items()}
 
 
-def by_place(results: Results, job: Job, read: Callable[[], Iterable[float] | None]) -> Values | None:
+def read_values_by_place(results: Results, job: Job, read: Callable[[], Iterable[float] | None]) -> Values | None:
     """Return numbers of a job by their place. Raises StoreError where what is stored of it cannot be read."""
     try:
-        found = read()
+        values = read()
     except (KeyError, ValueError) as error:
-        said = f"what is stored beside its record cannot be read ({error})"
-        raise StoreError(f"{results.store.folder(job)}: {said}; delete the folder and run again") from None
-    return None if found is None else {str(i): float(value) for i, value in enumerate(found)}
+        problem = f"what is stored beside its record cannot be read ({error})"
+        raise StoreError(f"{results.store.folder(job)}: {problem}; delete the folder and run again") from None
+    return None if values is None else {str(i): float(value) for i, value in enumerate(values)}
 
 
-def levelled(score: Score, ends: tuple[float, float] | None) -> Score:
+def with_seed_levels(score: Score, ends: tuple[float, float] | None) -> Score:
     """Return a score with seeds as levels of its interval; as it is where that is not known."""
     return score if ends is None else score.model_copy(update={"low": ends[0], "high": ends[1]})
 
 
-def mean_of(scores: Sequence[Score]) -> Score:
+def mean_score(scores: Sequence[Score]) -> Score:
     """Return the mean of scores of the same units, such as several trainings', with the mean limits."""
 
     def mean(name: str) -> float | None:
-        known = [value for score in scores if (value := getattr(score, name)) is not None]
-        return math.fsum(known) / len(known) if len(known) == len(scores) else None
+        values = [value for score in scores if (value := getattr(score, name)) is not None]
+        return math.fsum(values) / len(values) if len(values) == len(scores) else None
 
     return scores[0].model_copy(update={name: mean(name) for name in ("value", "low", "high")})
 
 
-def score_of(record: Record, name: str) -> Score:
+def find_score(record: Record, name: str) -> Score:
     """Return one of a record's scores. Raises StoreError where it is missing."""
-    found = next((score for score in record.scores if score.name == name), None)
-    if found is None:
+    named_score = next((score for score in record.scores if score.name == name), None)
+    if named_score is None:
         raise StoreError(f"the record of {record.job.name} has no {name}. Delete it, and the job runs again.")
-    return found
+    return named_score
 
 
-def in_order(wanted: Iterable[str], found: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in `found`: first those in `wanted`, in its order, then the others, sorted."""
-    there = set(found)
-    known = [name for name in dict.fromkeys(wanted) if name in there]
-    return (*known, *sorted(there - set(known)))
+def in_order(suite_order: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in `names`: first those in `suite_order`, in its order, then the others, sorted."""
+    present = set(names)
+    in_suite = [name for name in dict.fromkeys(suite_order) if name in present]
+    return (*in_suite, *sorted(present - set(in_suite)))

@@ -13,22 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rbench.errors import StoreError
 from rbench.metrics import Metric
-from rbench.tables.aggregate import ANY, NO_ATTACK, Cell, Grid
-from rbench.tables.any_attack import NONE, AnyAttack
-from rbench.tables.layouts import definitions, described
-from rbench.tables.notes import interval_note, notes, sizes
-from rbench.tables.table import Contest, Entry, Meaning, Number, Table, average, best_of, groups_of
+from rbench.tables.aggregate import ANY, NO_ATTACK, AttackCell, AttackGrid
+from rbench.tables.any_attack import NONE, AnyAttackCells
+from rbench.tables.layouts import cell_for_programs, list_definitions
+from rbench.tables.notes import ceilings, denominator_note, interval_note, table_notes
+from rbench.tables.table import (
+    Contest,
+    Meaning,
+    Number,
+    Table,
+    TableEntry,
+    average_entries,
+    group_starts,
+    mark_best_of_column,
+)
 
 LAYOUTS = ("by-attack", "means")
 AVERAGE = "Avg."
-JOINED = "Those of means over tasks are joined from the tasks' own, whose texts are independent (Zou and Donner 2008)."
+JOINED_NOTE = (
+    "Those of means over tasks are joined from the tasks' own, whose texts are independent (Zou and Donner 2008)."
+)
 
 
-class Column(NamedTuple):
+class MetricColumn(NamedTuple):
     """A column of numbers."""
 
     metric: Metric
@@ -39,103 +50,137 @@ class Column(NamedTuple):
     """The same of attacks."""
 
 
-class _Row(NamedTuple):
+class RowNames(NamedTuple):
     task: str
     attack: str
     encoder: str
     finetune: str | None
 
 
-def table(grid: Grid, metrics: Sequence[str], layout: str, together: AnyAttack = NONE) -> Table:
+def build_crossed_table(
+    grid: AttackGrid, metrics: Sequence[str], layout: str, any_attack_cells: AnyAttackCells = NONE
+) -> Table:
     """Build the table. The first metric is what `value` means in the cells for programs.
 
     Raises StoreError where no task has all metrics.
     """
-    asked = [grid.metrics[name] for name in metrics]
-    before = layout == "paper" and all(metric.of == "victims" for metric in asked)
-    whole = grid.of_victims() if before else together.beside(grid)
-    tasks = tuple(task for task in grid.tasks if all(task in grid.tasks_of(metric) for metric in asked))
+    shown_metrics = [grid.metrics[name] for name in metrics]
+    before_attacks = layout == "paper" and all(metric.of == "victims" for metric in shown_metrics)
+    shown_grid = grid.before_attacks() if before_attacks else any_attack_cells.beside(grid)
+    tasks = tuple(task for task in grid.tasks if all(task in grid.tasks_of(metric) for metric in shown_metrics))
     if not tasks:
-        raise StoreError(f"no task of this suite has {' and '.join(one.about.words for one in asked)}.")
-    attacks = whole.attacks if before or any(metric.together for metric in asked) else grid.attacks
-    columns = [column for metric in asked for column in _columns(metric, layout, tasks, attacks, grid)]
-    rows, contests = _rows(whole, layout, tasks, attacks, columns)
-    several = {"by-attack": "Task", **({} if before else {"paper": "Attack"})}
-    names = [*([several[layout]] if layout in several else []), "Encoder", *(["Fine-tuning"] if grid.several else [])]
-    above = [metric.about.column if len(asked) > 1 and head else "" for metric, head, *_ in columns]
+        raise StoreError(
+            f"no task of this suite has {' and '.join(shown_metric.about.words for shown_metric in shown_metrics)}."
+        )
+    attacks = shown_grid.attacks if before_attacks or any(metric.together for metric in shown_metrics) else grid.attacks
+    columns = [column for metric in shown_metrics for column in _columns(metric, layout, tasks, attacks, grid)]
+    rows, contests = _build_rows(shown_grid, layout, tasks, attacks, columns)
+    group_heads = {"by-attack": "Task", **({} if before_attacks else {"paper": "Attack"})}
+    names = [
+        *([group_heads[layout]] if layout in group_heads else []),
+        "Encoder",
+        *(["Fine-tuning"] if grid.several else []),
+    ]
+    above = [metric.about.column if len(shown_metrics) > 1 and head else "" for metric, head, *_ in columns]
     heads = [head or metric.about.column for metric, head, *_ in columns]
-    cells = [cell for cell in whole.cells.values() if cell.task in tasks]
-    over = [f"Means over {', '.join(tasks)}."] if layout == "means" and len(tasks) > 1 else []
+    cells = [cell for cell in shown_grid.cells.values() if cell.task in tasks]
+    at_ceiling = ceilings(grid, tasks) if "asr" in metrics else []
+    means_note = [f"Means over {', '.join(tasks)}."] if layout == "means" and len(tasks) > 1 else []
     return Table(
         metric=metrics[0],
         layout="paper" if layout == "paper" else "by-attack" if layout == "by-attack" else "means",
         header=(*names, *heads),
         above=(*("" for _ in names), *above) if any(above) else (),
         rows=tuple(rows),
-        groups=groups_of(rows) if layout in several else frozenset(),
+        groups=group_starts(rows) if layout in group_heads else frozenset(),
         cells=tuple(
-            described(cell, metrics[0], whole)
-            | ({"attack": NO_ATTACK} if before else {})
-            | ({"scores": {one.name: cell.told(one.name) for one in asked if cell.has(one.name)}} if asked[1:] else {})
+            cell_for_programs(cell, metrics[0], shown_grid)
+            | ({"attack": NO_ATTACK} if before_attacks else {})
+            | _scores(cell, shown_metrics)
             for cell in cells
         ),
-        notes=notes(
+        notes=table_notes(
             grid,
             tasks,
-            (*over, *definitions(asked), sizes(grid, metrics[0], tasks), *together.notes(grid, tasks)),
+            (
+                *means_note,
+                *list_definitions(shown_metrics),
+                denominator_note(grid, metrics[0], tasks),
+                *at_ceiling,
+                *any_attack_cells.notes(grid, tasks),
+            ),
         ),
-        interval=" ".join([interval_note(grid, metrics[0]), *([JOINED] if layout == "means" else [])]),
+        interval=" ".join([interval_note(grid, metrics[0]), *([JOINED_NOTE] if layout == "means" else [])]),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
-        shows=_shown(asked, layout, len(tasks), by_attack=not before),
+        shows=_joint_meaning(shown_metrics, layout, len(tasks), by_attack=not before_attacks),
         contests=tuple(contests),
-        best="the most robust" if asked[1:] else "",
+        best="the most robust" if shown_metrics[1:] else "",
+        brief=tuple(at_ceiling),
     )
 
 
-def _shown(asked: Sequence[Metric], layout: str, tasks: int, *, by_attack: bool) -> Meaning:
+def _scores(cell: AttackCell, asked: Sequence[Metric]) -> dict[str, Any]:
+    """Return all metrics of a cell for programs; nothing where the table has one, which is `value`."""
+    if len(asked) < 2:
+        return {}
+    return {"scores": {metric.name: cell.told(metric.name) for metric in asked if cell.has(metric.name)}}
+
+
+def _joint_meaning(shown_metrics: Sequence[Metric], layout: str, tasks: int, *, by_attack: bool) -> Meaning:
     """Return what the caption says of the metrics; `by_attack`: whether the layout paper has rows for each attack."""
     among = {"paper": "of each attack and column", "by-attack": "of each task and column", "means": "of each column"}
-    first = replace(asked[0].about, among=among[layout if by_attack else "means"])
-    over = f"means over {tasks} tasks" if layout == "means" and tasks > 1 else ""
-    if not asked[1:]:
-        return replace(first, title=f"{first.title}, {over}") if over else first
-    names = [first.title, *(one.about.words for one in asked[1:])]
-    arrows = (one.about.arrow if one.about.best else "" for one in asked)
+    first = replace(shown_metrics[0].about, among=among[layout if by_attack else "means"])
+    means_over = f"means over {tasks} tasks" if layout == "means" and tasks > 1 else ""
+    if not shown_metrics[1:]:
+        return replace(first, title=f"{first.title}, {means_over}") if means_over else first
+    names = [first.title, *(metric.about.words for metric in shown_metrics[1:])]
+    arrows = (metric.about.arrow if metric.about.best else "" for metric in shown_metrics)
     titles = [f"{name} {arrow}".strip() for name, arrow in zip(names, arrows, strict=True)]
-    unit = ", %" if all(one.about.percent for one in asked) else ""
+    unit = ", %" if all(metric.about.percent for metric in shown_metrics) else ""
     title = f"{', '.join(titles[:-1])} and {titles[-1]}{unit}"
-    return replace(first, title=title, definition=over or {"by-attack": "by attack", "paper": "by task"}[layout])
+    return replace(first, title=title, definition=means_over or {"by-attack": "by attack", "paper": "by task"}[layout])
 
 
-def _columns(metric: Metric, layout: str, tasks: tuple[str, ...], attacks: Sequence[str], grid: Grid) -> list[Column]:
+def _columns(
+    metric: Metric, layout: str, tasks: tuple[str, ...], attacks: Sequence[str], grid: AttackGrid
+) -> list[MetricColumn]:
     if layout == "paper":
-        found = [Column(metric, task, (task,), ()) for task in tasks]
-        return [*found, *([Column(metric, AVERAGE, tasks, ())] if len(tasks) > 1 else [])]
-    over = tasks if layout == "means" else ()
+        columns = [MetricColumn(metric, task, (task,), ()) for task in tasks]
+        return [*columns, *([MetricColumn(metric, AVERAGE, tasks, ())] if len(tasks) > 1 else [])]
+    mean_tasks = tasks if layout == "means" else ()
     if metric.of == "victims":
-        return [Column(metric, "", over, grid.attacks[:1])]
-    found = [Column(metric, attack, over, (attack,)) for attack in attacks if attack != ANY or metric.together]
-    return [*found, *([Column(metric, AVERAGE, over, tuple(grid.attacks))] if len(grid.attacks) > 1 else [])]
+        return [MetricColumn(metric, "", mean_tasks, grid.attacks[:1])]
+    columns = [
+        MetricColumn(metric, attack, mean_tasks, (attack,)) for attack in attacks if attack != ANY or metric.together
+    ]
+    return [
+        *columns,
+        *([MetricColumn(metric, AVERAGE, mean_tasks, tuple(grid.attacks))] if len(grid.attacks) > 1 else []),
+    ]
 
 
-def _rows(
-    whole: Grid, layout: str, tasks: Sequence[str], attacks: Sequence[str], columns: Sequence[Column]
-) -> tuple[list[tuple[Entry, ...]], list[Contest]]:
+def _build_rows(
+    shown_grid: AttackGrid, layout: str, tasks: Sequence[str], attacks: Sequence[str], columns: Sequence[MetricColumn]
+) -> tuple[list[tuple[TableEntry, ...]], list[Contest]]:
     groups = {"paper": [("", attack) for attack in attacks], "by-attack": [(task, "") for task in tasks]}
-    rows: list[tuple[Entry, ...]] = []
+    rows: list[tuple[TableEntry, ...]] = []
     contests: list[Contest] = []
-    finetunes: Sequence[str | None] = whole.finetunes if whole.several else (None,)
+    finetunes: Sequence[str | None] = shown_grid.finetunes if shown_grid.several else (None,)
     for task, attack in groups.get(layout, [("", "")]):
-        there = [_Row(task, attack, encoder, finetune) for encoder in whole.encoders for finetune in finetunes]
-        victims = [row for row in there if any(_cells(whole, row, column) for column in columns)]
-        first = len([part for part in (task, attack) if part]) + 1 + whole.several
+        possible_rows = [
+            RowNames(task, attack, encoder, finetune) for encoder in shown_grid.encoders for finetune in finetunes
+        ]
+        victims = [row for row in possible_rows if any(_entry_cells(shown_grid, row, column) for column in columns)]
+        first = len([part for part in (task, attack) if part]) + 1 + shown_grid.several
         numbers: list[list[Number | None]] = []
-        for at, column in enumerate(columns, start=first):
-            of = [_number(whole, row, column) for row in victims]
-            tested = len(column.attacks) < 2
-            numbers.append(best_of(of, column.metric.about.best) if tested else of)
-            keys = (tuple(cell.key for cell in _cells(whole, row, column)) for row in victims)
-            contests += [Contest(column.metric.name, at, tuple(enumerate(keys, len(rows))))] if tested else []
+        for index, column in enumerate(columns, start=first):
+            column_numbers = [_entry_number(shown_grid, row, column) for row in victims]
+            is_tested = len(column.attacks) < 2
+            numbers.append(
+                mark_best_of_column(column_numbers, column.metric.about.best) if is_tested else column_numbers
+            )
+            keys = (tuple(cell.key for cell in _entry_cells(shown_grid, row, column)) for row in victims)
+            contests += [Contest(column.metric.name, index, tuple(enumerate(keys, len(rows))))] if is_tested else []
         for i, row in enumerate(victims):
             names = [*(part for part in (row.task, row.attack) if part), row.encoder]
             names += [row.finetune] if row.finetune is not None else []
@@ -143,20 +188,22 @@ def _rows(
     return rows, contests
 
 
-def _places(row: _Row, column: Column) -> Iterable[tuple[str, str]]:
+def _attacks_and_tasks(row: RowNames, column: MetricColumn) -> Iterable[tuple[str, str]]:
     """Return attack and task of the cells of an entry."""
     tasks, attacks = column.tasks or (row.task,), column.attacks or (row.attack,)
     return [(attack, task) for task in tasks for attack in attacks]
 
 
-def _cells(grid: Grid, row: _Row, column: Column) -> list[Cell]:
-    found = (grid.cell(attack, row.encoder, row.finetune, task) for attack, task in _places(row, column))
-    return [cell for cell in found if cell is not None and cell.has(column.metric.name)]
+def _entry_cells(grid: AttackGrid, row: RowNames, column: MetricColumn) -> list[AttackCell]:
+    candidates = (
+        grid.cell(attack, row.encoder, row.finetune, task) for attack, task in _attacks_and_tasks(row, column)
+    )
+    return [cell for cell in candidates if cell is not None and cell.has(column.metric.name)]
 
 
-def _number(grid: Grid, row: _Row, column: Column) -> Number | None:
+def _entry_number(grid: AttackGrid, row: RowNames, column: MetricColumn) -> Number | None:
     """Return an entry: the number of a cell, or the mean over several; None where one of these is not done."""
-    cells, places = _cells(grid, row, column), list(_places(row, column))
+    cells, places = _entry_cells(grid, row, column), list(_attacks_and_tasks(row, column))
     if len(places) == 1:
         return cells[0].number(column.metric.name) if cells else None
     if len(cells) < len(places):
@@ -164,7 +211,7 @@ def _number(grid: Grid, row: _Row, column: Column) -> Number | None:
     # Texts of different tasks are independent. Attacks have the same texts, and trainings the same encoder.
     independent = len(column.attacks) < 2 and len(column.tasks) > 1 and not any(cell.drawn for cell in cells)
     numbers = [cell.number(column.metric.name) for cell in cells]
-    return average(numbers, column.metric.about, intervals=independent)
+    return average_entries(numbers, column.metric.about, intervals=independent)
 
 
-__all__ = ["LAYOUTS", "table"]
+__all__ = ["LAYOUTS", "build_crossed_table"]

@@ -19,33 +19,38 @@ from typing import Any
 
 from rbench.schema import Job, Plan
 from rbench.score import Sample
-from rbench.tables.table import Draws, Table
+from rbench.tables.table import Table, TrainingMeans
 
 WEIGHTS, METHODS = "these weights", "these methods"
 
-Values = Iterable[tuple[int | None, float | None]]
+SeedValues = Iterable[tuple[int | None, float | None]]
 """Results of jobs, each with its training seed (None where there is none). A value may be missing."""
 
 
-def means(values: Values) -> tuple[tuple[int, float], ...]:
+def training_means(values: SeedValues) -> tuple[tuple[int, float], ...]:
     """Return for each training seed the mean of its values, which are those of its fine-tuning seeds."""
-    return tuple((seed, math.fsum(own) / len(own)) for seed, own in _groups(values).items() if seed is not None)
+    return tuple(
+        (seed, math.fsum(of_training) / len(of_training))
+        for seed, of_training in _groups(values).items()
+        if seed is not None
+    )
 
 
-def within(values: Values) -> float | None:
+def spread_within_trainings(values: SeedValues) -> float | None:
     """Return the standard deviation between fine-tuning seeds of the same training.
 
     It is the root of the variances within each training seed, averaged with their degrees of freedom. For one training
     it is the sample standard deviation. None where no training seed has two values.
     """
-    samples = [Sample.of(own) for own in _groups(values).values()]
+    samples = [Sample.of(of_training) for of_training in _groups(values).values()]
     spreads = [(sample.n - 1, sample.deviation) for sample in samples if sample.deviation is not None]
     if len(spreads) < 2:
         return spreads[0][1] if spreads else None
-    return math.sqrt(math.fsum(free * sd**2 for free, sd in spreads) / sum(free for free, _ in spreads))
+    # Pooled variance: the mean of the s^2 of each training seed, weighted with n - 1.
+    return math.sqrt(math.fsum(degrees * sd**2 for degrees, sd in spreads) / sum(degrees for degrees, _ in spreads))
 
 
-def _groups(values: Values) -> dict[int | None, list[float]]:
+def _groups(values: SeedValues) -> dict[int | None, list[float]]:
     groups: dict[int | None, list[float]] = {}
     for seed, value in values:
         if value is not None:
@@ -53,7 +58,7 @@ def _groups(values: Values) -> dict[int | None, list[float]]:
     return groups
 
 
-def plain(draws: Draws | None) -> dict[str, Any]:
+def training_fields(draws: TrainingMeans | None) -> dict[str, Any]:
     """Return the spread between training seeds for programs; nothing without `train_seeds`."""
     return {} if draws is None else {"train_seeds": len(draws.means), "train_sd": draws.sd}
 
@@ -67,32 +72,33 @@ def notes(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     """Return notes on the seeds of some jobs, and on the spreads in their table; none without `train_seeds`."""
     if not plan.draws:
         return []
-    found: dict[str, dict[int | None, None]] = {}
+    seeds_by_encoder: dict[str, dict[int | None, None]] = {}
     for job in jobs:
         draw = plan.draw(job.parts[0])
-        found.setdefault(draw.encoder, {})[draw.train_seed] = None
-    trained: dict[tuple[int, ...], list[str]] = {}
-    for name, own in found.items():
-        seeds = tuple(seed for seed in own if seed is not None)
-        trained.setdefault(seeds, []).append(name)
-    others = trained.pop((), [])
-    said = [
+        seeds_by_encoder.setdefault(draw.encoder, {})[draw.train_seed] = None
+    # Encoders with the same training seeds share one sentence.
+    encoders_by_seeds: dict[tuple[int, ...], list[str]] = {}
+    for name, train_seeds in seeds_by_encoder.items():
+        seeds = tuple(seed for seed in train_seeds if seed is not None)
+        encoders_by_seeds.setdefault(seeds, []).append(name)
+    untrained = encoders_by_seeds.pop((), [])
+    sentences = [
         f"Training seeds {_listed(seeds)}: {len(seeds)} trainings of each of {', '.join(names)}."
-        for seeds, names in trained.items()
+        for seeds, names in encoders_by_seeds.items()
     ]
-    if others:
-        said.append(f"Not trained by rbench, so there is one of each: {', '.join(others)}.")
-    tuned: dict[str, dict[int, None]] = {}
+    if untrained:
+        sentences.append(f"Not trained by rbench, so there is one of each: {', '.join(untrained)}.")
+    tuning_by_encoder: dict[str, dict[int, None]] = {}
     for job in jobs:
         if not job.untuned:
-            tuned.setdefault(plan.draw(job.parts[0]).encoder, {})[job.seed] = None
-    alike: dict[tuple[int, ...], list[str]] = {}
-    for name, seen in tuned.items():
-        alike.setdefault(tuple(seen), []).append(name)
-    for tuning, names in alike.items():
-        whom = "each encoder" if len(alike) == 1 else ", ".join(names)
-        said.append(f"Fine-tuning seeds {_listed(tuning)}: {len(tuning)} with {whom}.")
-    return [*said, _TWO if any(len(tuning) > 1 for tuning in alike) else _ONE]
+            tuning_by_encoder.setdefault(plan.draw(job.parts[0]).encoder, {})[job.seed] = None
+    encoders_by_tuning: dict[tuple[int, ...], list[str]] = {}
+    for name, tuning_seeds in tuning_by_encoder.items():
+        encoders_by_tuning.setdefault(tuple(tuning_seeds), []).append(name)
+    for tuning, names in encoders_by_tuning.items():
+        encoders = "each encoder" if len(encoders_by_tuning) == 1 else ", ".join(names)
+        sentences.append(f"Fine-tuning seeds {_listed(tuning)}: {len(tuning)} with {encoders}.")
+    return [*sentences, _TWO if any(len(tuning) > 1 for tuning in encoders_by_tuning) else _ONE]
 
 
 _ONE = "±: standard deviation between training seeds."
@@ -100,7 +106,7 @@ _TWO = (
     "± a/b: a is the standard deviation between training seeds, of the means over fine-tuning seeds; b is the one "
     "between fine-tuning seeds of one training, pooled over trainings. An average has a alone."
 )
-COVERED = (
+EXAMPLES_COVERED = (
     "They cover the choice of {what}, and count each once, however many trainings share it. They do not cover "
     "differences between seeds, as spreads do."
 )
@@ -116,23 +122,23 @@ def levels_note(kind: str, what: str, *, cells: int = 0, missing: str = "") -> s
         cells: how many cells have several seeds and no such interval.
         missing: what these lack.
     """
-    said = (
+    sentences = (
         f"Where several seeds are done, 95% intervals cover differences between them and the choice of {what}, as "
         "those of claims do (with seeds as levels; texts and seeds have their own degrees of freedom). Two or three "
         "seeds say little of the next one, so such intervals are wide. Where one is done, the interval is "
         f"{kind} and covers the choice of {what} alone."
     )
     if not cells:
-        return said
-    where = f"{cells} cell{'s' if cells > 1 else ''} with several seeds"
-    return f"{said} In {where} {missing} are missing, and intervals cover the choice of {what} alone."
+        return sentences
+    bare_cells = f"{cells} cell{'s' if cells > 1 else ''} with several seeds"
+    return f"{sentences} In {bare_cells} {missing} are missing, and intervals cover the choice of {what} alone."
 
 
 def _listed(seeds: Iterable[int]) -> str:
     return ", ".join(map(str, seeds))
 
 
-def trainings(plan: Plan) -> Mapping[str, int]:
+def count_trainings(plan: Plan) -> Mapping[str, int]:
     """Return with how many seeds a plan trains each of its encoders.
 
     One that is trained anew for each task, as ADCL is, has one training with each seed: its tasks repeat nothing.
@@ -141,28 +147,35 @@ def trainings(plan: Plan) -> Mapping[str, int]:
     return Counter(plan.draw(label).encoder for label in labels)
 
 
-def alone(one: Collection[str], other: Collection[str], trained: Mapping[str, int], tunings: int) -> str:
+def why_weights_only(
+    encoders: Collection[str], other: Collection[str], training_counts: Mapping[str, int], tuning_count: int
+) -> str:
     """Say why a comparison is about these weights; an empty text where it is about methods.
 
     Args:
-        one: the encoders of one side.
-        other: those of the other side; empty where `one` is held against a number.
-        trained: the number of trainings of each encoder that is trained.
-        tunings: the number of fine-tunings of each victim.
+        encoders: the encoders of one side.
+        other: those of the other side; empty where `encoders` is held against a number.
+        training_counts: the number of trainings of each encoder that is trained.
+        tuning_count: the number of fine-tunings of each victim.
     """
-    compared = sorted(set(one) ^ set(other)) or sorted(set(one))
-    once = [name for name in compared if trained.get(name) == 1]
-    several = any(trained.get(name, 1) > 1 for name in compared)
-    if other and set(one) == set(other):
-        return "" if tunings > 1 or (several and not once) else "nothing was trained or fine-tuned more than once"
-    if once:
-        return f"one training of {', '.join(once)}"
-    if several or (not other and tunings > 1):
+    # Encoders on both sides cancel out: only those that one side has alone can explain a difference.
+    compared = sorted(set(encoders) ^ set(other)) or sorted(set(encoders))
+    trained_once = [name for name in compared if training_counts.get(name) == 1]
+    any_repeated = any(training_counts.get(name, 1) > 1 for name in compared)
+    if other and set(encoders) == set(other):
+        return (
+            ""
+            if tuning_count > 1 or (any_repeated and not trained_once)
+            else "nothing was trained or fine-tuned more than once"
+        )
+    if trained_once:
+        return f"one training of {', '.join(trained_once)}"
+    if any_repeated or (not other and tuning_count > 1):
         return ""
     return f"given weights of {', '.join(compared)}"
 
 
-def of_table(table: Table, plan: Plan, victims: Mapping[tuple[str, str, str], int]) -> str:
+def describe_weights(table: Table, plan: Plan, victims: Mapping[tuple[str, str, str], int]) -> str:
     """Say what the numbers of a table are of, for its caption; an empty text where it has no encoders.
 
     Args:
@@ -171,27 +184,27 @@ def of_table(table: Table, plan: Plan, victims: Mapping[tuple[str, str, str], in
     shown = dict.fromkeys(str(cell["encoder"]) for cell in table.cells if cell.get("encoder"))
     if not shown or table.layout == "full":
         return ""
-    trained = trainings(plan)
-    several = [name for name in shown if trained.get(name, 1) > 1]
-    tuned = max((_tunings(cell, victims) for cell in table.cells if cell.get("finetune")), default=1)
-    more = f", fine-tuned with {tuned} seeds" if tuned > 1 else ""
-    if not several:
+    training_counts = count_trainings(plan)
+    repeated = [name for name in shown if training_counts.get(name, 1) > 1]
+    tuning_count = max((_tunings_of_cell(cell, victims) for cell in table.cells if cell.get("finetune")), default=1)
+    more = f", fine-tuned with {tuning_count} seeds" if tuning_count > 1 else ""
+    if not repeated:
         return f"of {WEIGHTS}{more}"
-    seeds = max(trained[name] for name in several)
-    rest = ", and of given weights" if len(several) < len(shown) else ""
-    return f"of {METHODS}, each trained with {seeds} seeds{rest}{more}"
+    seeds = max(training_counts[name] for name in repeated)
+    given_weights = ", and of given weights" if len(repeated) < len(shown) else ""
+    return f"of {METHODS}, each trained with {seeds} seeds{given_weights}{more}"
 
 
-def _tunings(cell: Mapping[str, Any], victims: Mapping[tuple[str, str, str], int]) -> int:
+def _tunings_of_cell(cell: Mapping[str, Any], victims: Mapping[tuple[str, str, str], int]) -> int:
     """Return how many fine-tunings a table's cell is of: its seeds, unless they attacked the same victim again."""
-    return tunings((cell["encoder"], cell.get("task") or "", cell["finetune"]), cell.get("seeds") or 1, victims)
+    return count_tunings((cell["encoder"], cell.get("task") or "", cell["finetune"]), cell.get("seeds") or 1, victims)
 
 
-def tunings(of: tuple[str, str, str], seeds: int, victims: Mapping[tuple[str, str, str], int]) -> int:
+def count_tunings(victim: tuple[str, str, str], seeds: int, victims: Mapping[tuple[str, str, str], int]) -> int:
     """Return how many fine-tunings some seeds of an encoder, task and strategy are.
 
     Cells of measures may have the name of a kind of noise, or of a set, in place of a task. They count as many as the
     task with the most.
     """
-    there = [n for key, n in victims.items() if (key[0], key[2]) == (of[0], of[2])]
-    return min(seeds, victims.get(of, max(there, default=seeds)))
+    of_encoder = [n for key, n in victims.items() if (key[0], key[2]) == (victim[0], victim[2])]
+    return min(seeds, victims.get(victim, max(of_encoder, default=seeds)))

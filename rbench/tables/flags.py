@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from rbench.schema import FLAGS, EncoderSpec, Flag, Health, Job, Plan, Raised, Record
-from rbench.store.runs import Reader
-from rbench.tables.formats import NAMED, brief, listed
+from rbench.schema import FLAGS, EncoderSpec, Flag, Health, Job, Plan, RaisedFlag, Record
+from rbench.store.runs import RunReader
+from rbench.tables.formats import MOST_NAMED, format_brief, list_names
 from rbench.tables.table import Number
-from rbench.tables.weak import OF_SEARCHES, Weak
+from rbench.tables.weak import SEARCH_FLAGS, WeakAttacks
 
 MEANINGS: dict[Flag, str] = {
     "saturated": "the training's loss was too small to teach anything",
@@ -36,18 +36,18 @@ MEANINGS: dict[Flag, str] = {
 }
 _DELTAS = ("delta ratio", "adversarial cosine", "dropout cosine")
 """Names of measurements of a training with perturbations, of which a note shows the last."""
-OF_ATTACKS: tuple[Flag, ...] = ("starved of candidates", *OF_SEARCHES)
+ATTACK_FLAGS: tuple[Flag, ...] = ("starved of candidates", *SEARCH_FLAGS)
 """The flags that attacks raise; others are of trainings and victims."""
-VOIDING: tuple[Flag, ...] = ("near chance", *OF_ATTACKS)
+VOIDING_FLAGS: tuple[Flag, ...] = ("near chance", *ATTACK_FLAGS)
 """The flags with which a gate's numbers say nothing, whatever the suite requires."""
 
 HEALTH_UNKNOWN = "Health not known"
 """Begins the note on results whose own training, victim or attack has no record any more."""
 
 
-def shown(told: list[str] | None) -> str | None:
+def join_flags(known_flags: list[str] | None) -> str | None:
     """Write what `Flags.told` returns into one field: flags joined by `; `, `none`, or nothing where unknown."""
-    return None if told is None else "; ".join(told) or "none"
+    return None if known_flags is None else "; ".join(known_flags) or "none"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Flags:
     plan: Plan
     records: Mapping[str, Record]
     """Records by job key."""
-    store: Reader | None = None
+    store: RunReader | None = None
     """Where outcomes are, for the flags that compare attacks text by text; None: those are not raised."""
 
     @cached_property
@@ -70,15 +70,16 @@ class Flags:
 
     def of(self, jobs: Iterable[Job]) -> tuple[Flag, ...]:
         """Return the flags of some jobs and of all that they stand on, each once."""
-        raised = {one.flag for job in self.behind(jobs) for one in self._raised(job)}
+        raised = {raised_flag.flag for job in self.jobs_behind(jobs) for raised_flag in self._raised(job)}
         return tuple(flag for flag in FLAGS if flag in raised)
 
     def told(self, jobs: Iterable[Job]) -> list[str] | None:
         """Return the same for programs; None where there are none and the health of a job behind them is not known."""
-        asked = list(jobs)
-        found = self.of(asked)
-        known = all(self._health(job) is not None for job in self.behind(asked) if job.has_health)
-        return list(found) if found or known else None
+        shown_jobs = list(jobs)
+        flags = self.of(shown_jobs)
+        # No flag although a health is unknown is not the same as none: then programs get None.
+        known = all(self._health(job) is not None for job in self.jobs_behind(shown_jobs) if job.has_health)
+        return list(flags) if flags or known else None
 
     def hiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
         """Return the flags that withhold an entry made of some jobs: none unless the suite requires healthy ones.
@@ -86,7 +87,7 @@ class Flags:
         Flags of the encoder and its victim do not count where the encoder is a control, nor those of the attack where
         the attack is one, or where `attacks` is false because the entry is not about the attack.
         """
-        return self.against(jobs, attacks) if self.plan.suite.require == "healthy" else ()
+        return self.accountable_flags(jobs, attacks) if self.plan.suite.require == "healthy" else ()
 
     def on(self, number: Number, jobs: Iterable[Job], attacks: bool = True) -> Number:
         """Return a number that is made of some jobs with what flags do to it: it is withheld, or marked.
@@ -97,62 +98,92 @@ class Flags:
         Args:
             attacks: whether the number is about the attack, so that the flags of the attack itself concern it.
         """
-        asked = list(jobs)
-        of = asked if attacks else [self._jobs.get(job.needs.get("victim", ""), job) for job in asked]
-        found = number.hidden(self.hiding(asked, attacks))
-        return replace(found, flagged=number.flagged or bool(found.withheld) or bool(self.of(of)))
+        shown_jobs = list(jobs)
+        # A number of a victim (`attacks` false) stands on jobs of the victim only: flags of the attack do not mark it.
+        flagged_jobs = (
+            shown_jobs if attacks else [self._jobs.get(job.needs.get("victim", ""), job) for job in shown_jobs]
+        )
+        marked = number.hidden(self.hiding(shown_jobs, attacks))
+        return replace(marked, flagged=number.flagged or bool(marked.withheld) or bool(self.of(flagged_jobs)))
 
-    def against(self, jobs: Iterable[Job], attacks: bool = True, trainings: bool = True) -> tuple[Flag, ...]:
+    def accountable_flags(self, jobs: Iterable[Job], attacks: bool = True, trainings: bool = True) -> tuple[Flag, ...]:
         """Return the flags for which a suite that requires healthy ones would withhold an entry; see `hiding`.
 
         Args:
             trainings: whether those of the training of an encoder count.
         """
-        parts = [part for job in jobs for part in self._answerable(job, attacks)]
+        accountable_jobs = [accountable for job in jobs for accountable in self._accountable_jobs(job, attacks)]
         if trainings:
-            raised = {one.flag for part in parts for one in self._raised(part)}
+            raised = {raised_flag.flag for accountable in accountable_jobs for raised_flag in self._raised(accountable)}
         else:
-            raised = {one.flag for part in parts if part.pretraining is None for one in self._measured(part)}
+            raised = {
+                raised_flag.flag
+                for accountable in accountable_jobs
+                if accountable.pretraining is None
+                for raised_flag in self._measured_flags(accountable)
+            }
         return tuple(flag for flag in FLAGS if flag in raised)
 
-    def voiding(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
+    def voiding_flags(self, jobs: Iterable[Job], attacks: bool = True) -> tuple[Flag, ...]:
         """Return the flags for which a gate says nothing of some jobs; see `against`."""
-        found = self.against(jobs, attacks)
-        return found if self.plan.suite.require == "healthy" else tuple(flag for flag in found if flag in VOIDING)
+        accountable = self.accountable_flags(jobs, attacks)
+        return (
+            accountable
+            if self.plan.suite.require == "healthy"
+            else tuple(flag for flag in accountable if flag in VOIDING_FLAGS)
+        )
 
     def unrecorded(self, jobs: Iterable[Job]) -> bool:
         """Whether the record of a victim behind some jobs is missing or damaged."""
-        victims = (job for job in self.behind(jobs) if job.victim is not None)
+        victims = (job for job in self.jobs_behind(jobs) if job.victim is not None)
         return any(job.key not in self.records for job in victims)
 
     def lost(self, jobs: Iterable[Job], attacks: bool = True, trainings: bool = True) -> list[str]:
         """Return the names of the jobs whose flags would count (`against`) and whose records are missing or damaged."""
-        found = {part.key: part for job in jobs for part in self._answerable(job, attacks) if part.has_health}
-        counted = (part for part in found.values() if trainings or part.pretraining is None)
-        return [part.name for part in counted if part.key not in self.records]
+        accountable = {
+            accountable_job.key: accountable_job
+            for job in jobs
+            for accountable_job in self._accountable_jobs(job, attacks)
+            if accountable_job.has_health
+        }
+        counted = (
+            accountable_job
+            for accountable_job in accountable.values()
+            if trainings or accountable_job.pretraining is None
+        )
+        return [accountable_job.name for accountable_job in counted if accountable_job.key not in self.records]
 
     def notes(self, jobs: Iterable[Job]) -> tuple[str, ...]:
         """Return the notes on health below a table that shows some jobs: flags, deltas, and what was never measured."""
-        asked = list(jobs)
-        behind = self.behind(asked)
-        return (*self.raised_notes(asked), *self._deltas(behind), *self._gaps(behind), *self._lost(asked))
+        shown_jobs = list(jobs)
+        behind = self.jobs_behind(shown_jobs)
+        return (
+            *self.raised_notes(shown_jobs),
+            *self._delta_notes(behind),
+            *self._no_health_notes(behind),
+            *self._lost_record_notes(shown_jobs),
+        )
 
     def raised_notes(self, jobs: Iterable[Job]) -> list[str]:
         """Return a note for each flag of some jobs and of all that they stand on."""
-        asked = list(jobs)
+        shown_jobs = list(jobs)
         notes = []
-        for flag in self.of(asked):
-            groups: dict[str, list[tuple[Job, Raised]]] = {}
-            given: dict[str, str] = {}
-            for job in self.behind(asked):
-                for one in self._measured(job):
-                    if one.flag == flag:
-                        groups.setdefault("/".join(job.parts), []).append((job, one))
-                given |= {self._encoder(job): one.because for one in _given(job) if one.flag == flag}
-            named = [f"{name} ({because})" for name, because in given.items()]
-            named += [self._named(name, found, asked) for name, found in groups.items()]
-            more = f"; and {len(named) - NAMED} more" if len(named) > NAMED else ""
-            notes.append(f"Flagged {flag} ({MEANINGS[flag]}): {'; '.join(named[:NAMED])}{more}.")
+        for flag in self.of(shown_jobs):
+            groups: dict[str, list[tuple[Job, RaisedFlag]]] = {}
+            stated: dict[str, str] = {}
+            for job in self.jobs_behind(shown_jobs):
+                for raised_flag in self._measured_flags(job):
+                    if raised_flag.flag == flag:
+                        groups.setdefault("/".join(job.parts), []).append((job, raised_flag))
+                stated |= {
+                    self._encoder(job): raised_flag.because
+                    for raised_flag in _stated_flags(job)
+                    if raised_flag.flag == flag
+                }
+            descriptions = [f"{name} ({because})" for name, because in stated.items()]
+            descriptions += [self._named(name, group, shown_jobs) for name, group in groups.items()]
+            more = f"; and {len(descriptions) - MOST_NAMED} more" if len(descriptions) > MOST_NAMED else ""
+            notes.append(f"Flagged {flag} ({MEANINGS[flag]}): {'; '.join(descriptions[:MOST_NAMED])}{more}.")
         return notes
 
     def listed(self, jobs: Iterable[Job]) -> tuple[dict[str, Any], ...]:
@@ -160,23 +191,31 @@ class Flags:
 
         A flag of weights that are given has the encoder's name in place of a job's.
         """
-        behind = self.behind(jobs)
-        given = {(self._encoder(job), one.flag): one for job in behind for one in _given(job)}
+        behind = self.jobs_behind(jobs)
+        stated = {
+            (self._encoder(job), raised_flag.flag): raised_flag for job in behind for raised_flag in _stated_flags(job)
+        }
         return (
-            *({"job": name, **one.model_dump()} for (name, _), one in given.items()),
-            *({"job": job.name, **one.model_dump()} for job in behind for one in self._measured(job)),
+            *({"job": name, **raised_flag.model_dump()} for (name, _), raised_flag in stated.items()),
+            *(
+                {"job": job.name, **raised_flag.model_dump()}
+                for job in behind
+                for raised_flag in self._measured_flags(job)
+            ),
         )
 
-    def _raised(self, job: Job) -> tuple[Raised, ...]:
-        return (*_given(job), *self._measured(job))
+    def _raised(self, job: Job) -> tuple[RaisedFlag, ...]:
+        # Weights that are given have no job, so their flags come from the encoder's file (`_stated_flags`), not from a
+        # record.
+        return (*_stated_flags(job), *self._measured_flags(job))
 
-    def _measured(self, job: Job) -> tuple[Raised, ...]:
+    def _measured_flags(self, job: Job) -> tuple[RaisedFlag, ...]:
         health = self._health(job)
-        return (*(health.flags if health is not None else ()), *self._weak.raised(job))
+        return (*(health.flags if health is not None else ()), *self._weak_attacks.raised(job))
 
     @cached_property
-    def _weak(self) -> Weak:
-        return Weak(self.plan, self.records, self.store)
+    def _weak_attacks(self) -> WeakAttacks:
+        return WeakAttacks(self.plan, self.records, self.store)
 
     def _encoder(self, job: Job) -> str:
         return self.plan.draw(job.parts[0]).encoder
@@ -185,50 +224,52 @@ class Flags:
         record = self.records.get(job.key)
         return record.health if record is not None else None
 
-    def behind(self, jobs: Iterable[Job]) -> list[Job]:
+    def jobs_behind(self, jobs: Iterable[Job]) -> list[Job]:
         """Return some jobs and all that they stand on, each once, in the plan's order."""
-        found: set[str] = set()
-        todo = [job.key for job in jobs]
-        while todo:
-            key = todo.pop()
-            if key not in found and key in self._jobs:
-                found.add(key)
-                todo += self._jobs[key].needs.values()
-        return [self._jobs[key] for key in sorted(found, key=self._order.__getitem__)]
+        visited: set[str] = set()
+        pending = [job.key for job in jobs]
+        while pending:
+            key = pending.pop()
+            # A job may be reached in several ways, such as a base that two encoders share, and counts once.
+            if key not in visited and key in self._jobs:
+                visited.add(key)
+                pending += self._jobs[key].needs.values()
+        return [self._jobs[key] for key in sorted(visited, key=self._order.__getitem__)]
 
-    def _answerable(self, job: Job, attacks: bool) -> list[Job]:
+    def _accountable_jobs(self, job: Job, attacks: bool) -> list[Job]:
         """Return the jobs whose flags withhold an entry made of `job`: all behind it but those of a control."""
         role = "victim" if "victim" in job.needs else "encoder"
-        below = self._jobs.get(job.needs.get(role, ""))
-        theirs = self.behind([below]) if below is not None else []
-        own = [one for one in self.behind([job]) if one not in theirs]
+        victim_or_encoder = self._jobs.get(job.needs.get(role, ""))
+        victim_jobs = self.jobs_behind([victim_or_encoder]) if victim_or_encoder is not None else []
+        other_jobs = [other for other in self.jobs_behind([job]) if other not in victim_jobs]
         return [
-            *([] if self._control_encoder(job, below) else theirs),
-            *([] if job.attacking is not None and (job.attacking.attack.control or not attacks) else own),
+            *([] if self._is_control_encoder(job, victim_or_encoder) else victim_jobs),
+            *([] if job.attacking is not None and (job.attacking.attack.control or not attacks) else other_jobs),
         ]
 
-    def _control_encoder(self, job: Job, below: Job | None) -> bool:
+    def _is_control_encoder(self, job: Job, below: Job | None) -> bool:
         """Whether the encoder, or the classifier that exists, is a control."""
-        of = job if job.untuned else below
-        return of is not None and of.entry is not None and of.entry.control
+        encoder_job = job if job.untuned else below
+        return encoder_job is not None and encoder_job.entry is not None and encoder_job.entry.control
 
-    def _named(self, name: str, found: list[tuple[Job, Raised]], asked: list[Job]) -> str:
+    def _named(self, name: str, group: list[tuple[Job, RaisedFlag]], shown_jobs: list[Job]) -> str:
         """Name the jobs of one group, which differ in their seeds, why the first is flagged, and what stands on it."""
-        job, first = found[0]
-        same = [one for one in self.plan.jobs if (one.stage, one.parts) == (job.stage, job.parts)]
-        seeds = ", ".join(str(one.seed) for one, _ in found)
-        which = f" seed{'s' * (len(found) > 1)} {seeds}" if len(same) > 1 else ""
-        why = f"seed {job.seed}: {first.because}" if len(found) > 1 else first.because
+        job, first = group[0]
+        same = [other for other in self.plan.jobs if (other.stage, other.parts) == (job.stage, job.parts)]
+        seeds = ", ".join(str(flagged.seed) for flagged, _ in group)
+        which = f" seed{'s' * (len(group) > 1)} {seeds}" if len(same) > 1 else ""
+        why = f"seed {job.seed}: {first.because}" if len(group) > 1 else first.because
         on = ""
         if job.pretraining is not None:
-            above = dict.fromkeys(one.parts[0] for one in asked if job in self.behind([one]))
-            others = [other for other in above if other != job.parts[0]]
+            # Tables show victims and attacks, not trainings: so say which of their encoders stand on this one.
+            encoders = dict.fromkeys(shown.parts[0] for shown in shown_jobs if job in self.jobs_behind([shown]))
+            others = [encoder for encoder in encoders if encoder != job.parts[0]]
             on = f"; behind {', '.join(others)}" if others else ""
         return f"{name}{which} ({why}{on})"
 
-    def _deltas(self, behind: list[Job]) -> list[str]:
+    def _delta_notes(self, behind: list[Job]) -> list[str]:
         """Return a note on how strongly trainings with an adversary perturbed their inputs at the end."""
-        told = []
+        perturbed = []
         for job in behind:
             health = self._health(job)
             if job.pretraining is None or health is None:
@@ -236,34 +277,46 @@ class Flags:
             last = {**health.values}
             for measured in health.series:
                 last |= measured.values
-            values = [f"{name} {brief(last[name])}" for name in _DELTAS if name in last]
-            same = [one for one in self.plan.jobs if (one.stage, one.parts) == (job.stage, job.parts)]
-            told += [f"{job.parts[0]}{f' seed {job.seed}' * (len(same) > 1)} {', '.join(values)}"] if values else []
-        if not told:
+            values = [f"{name} {format_brief(last[name])}" for name in _DELTAS if name in last]
+            seeds_of_training = [
+                other for other in self.plan.jobs if (other.stage, other.parts) == (job.stage, job.parts)
+            ]
+            perturbed += (
+                [f"{job.parts[0]}{f' seed {job.seed}' * (len(seeds_of_training) > 1)} {', '.join(values)}"]
+                if values
+                else []
+            )
+        if not perturbed:
             return []
         return [
             "Perturbations when last measured in training (delta ratio: their norm by the norm of what they are added "
             "to; adversarial cosine: of clean and perturbed vectors; dropout cosine: of two dropout views): "
-            f"{'; '.join(told)}."
+            f"{'; '.join(perturbed)}."
         ]
 
-    def _lost(self, asked: list[Job]) -> list[str]:
+    def _lost_record_notes(self, shown_jobs: list[Job]) -> list[str]:
         """Return a note on jobs that results stand on and whose own records are missing or damaged."""
-        done = [job for job in asked if job.key in self.records and self.records[job.key].status == "complete"]
-        behind = (job for job in self.behind(done) if job.has_health)
-        lost = [job.name for job in behind if job.key not in self.records]
-        return [f"{HEALTH_UNKNOWN}, since the record is missing or damaged: {listed(lost)}."] if lost else []
+        done = [job for job in shown_jobs if job.key in self.records and self.records[job.key].status == "complete"]
+        behind = (job for job in self.jobs_behind(done) if job.has_health)
+        lost_names = [job.name for job in behind if job.key not in self.records]
+        return (
+            [f"{HEALTH_UNKNOWN}, since the record is missing or damaged: {list_names(lost_names)}."]
+            if lost_names
+            else []
+        )
 
-    def _gaps(self, behind: list[Job]) -> list[str]:
+    def _no_health_notes(self, behind: list[Job]) -> list[str]:
         """Return a note on fine-tunings without a health: those of a user's strategy that gives no accuracy."""
-        tuned = (self.records.get(job.key) for job in behind if job.tuning is not None)
-        n = sum(one is not None and one.status == "complete" and one.health is None for one in tuned)
-        said = "a fine-tuning, whose strategy gives" if n == 1 else f"{n} fine-tunings, whose strategies give"
-        return [f"No health recorded of {said} no validation accuracy."] if n else []
+        records = (self.records.get(job.key) for job in behind if job.tuning is not None)
+        count = sum(record is not None and record.status == "complete" and record.health is None for record in records)
+        fine_tunings = (
+            "a fine-tuning, whose strategy gives" if count == 1 else f"{count} fine-tunings, whose strategies give"
+        )
+        return [f"No health recorded of {fine_tunings} no validation accuracy."] if count else []
 
 
-def _given(job: Job) -> list[Raised]:
+def _stated_flags(job: Job) -> list[RaisedFlag]:
     """Return the flags of the training of an encoder whose weights are given, as its file states them."""
     entry = job.entry
     stated = entry.flags if isinstance(entry, EncoderSpec) else {}
-    return [Raised(flag=flag, because=because) for flag, because in stated.items()]
+    return [RaisedFlag(flag=flag, because=because) for flag, because in stated.items()]

@@ -5,9 +5,9 @@ a RUN, of a metric or of a measure, from the table's cells and the RUN's plan. T
 `Table.notes`; JSON always has them.
 
 The plan holds `title` and `short` of every entry as they were when it was made. A table shows `short`, or a title
-that has room (`ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
+that has room (`TITLE_ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
 Where two entries of a table would read alike, both keep their names. rbench's own fine-tuning strategies say in their
-files what tables call them (`SHORT`); those of users keep their names. The options of a strategy stand below the table
+files what tables call them (`short`); those of users keep their names. The options of a strategy stand below the table
 where the plan has it only once.
 """
 
@@ -18,139 +18,149 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from rbench.metrics import Metrics
+from rbench.metrics import MetricCatalogue
 from rbench.schema import AttackSpec, EncoderSpec, FinetuneJob, Job, Plan, PretrainJob, VictimSpec
 from rbench.schema.entries import Named
-from rbench.store.job_status import Standing
+from rbench.store.job_status import JobStatuses
 from rbench.tables import draws
-from rbench.tables.draws import of_table
+from rbench.tables.draws import describe_weights
 from rbench.tables.flags import HEALTH_UNKNOWN
-from rbench.tables.formats import listed
-from rbench.tables.notes import seeds, spanned
+from rbench.tables.formats import list_names
+from rbench.tables.notes import format_range, seeds_note
 from rbench.tables.results import Results
-from rbench.tables.table import Entry, Table
+from rbench.tables.table import Table, TableEntry
 
-ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, VictimSpec: 40, AttackSpec: 40}
+TITLE_ROOM: Mapping[type[Named], int] = {EncoderSpec: 40, VictimSpec: 40, AttackSpec: 40}
 """The most characters of a title that stands for a name, by kind of entry."""
-COLUMN = 20
+COLUMN_TITLE_ROOM = 20
 """The same for entries that head columns."""
 
 
-def briefed(table: Table, results: Results, *, names: bool = False) -> Table:
+def add_short_notes(table: Table, results: Results, *, names: bool = False) -> Table:
     """Return the table with its notes in short, and with what its numbers are of.
 
     Args:
         names: whether flagged jobs are named as in commands instead of by titles.
     """
     plan = results.plan
-    own = [job for job in plan.jobs if job.what == table.metric] if table.shows is not None else []
-    jobs = own or [job for job in plan.jobs if job.attacking is not None]
-    said = (
-        *_resources(jobs),
-        *_flags(table, plan, {} if names else titles(plan, results.metrics)),
+    measure_jobs = [job for job in plan.jobs if job.what == table.metric] if table.shows is not None else []
+    jobs = measure_jobs or [job for job in plan.jobs if job.attacking is not None]
+    short_notes = (
+        *_resource_note(jobs),
+        *_flag_notes(table, plan, {} if names else collect_titles(plan, results.metrics)),
         *(note for note in table.notes if note.startswith(HEALTH_UNKNOWN)),
-        *_missing(jobs, results.standing),
+        *_unfinished_note(jobs, results.standing),
         *table.brief,
     )
     return replace(
-        table, basis=(*_sizes(table), *_seeds(plan, jobs)), brief=said, of=of_table(table, plan, results.victims)
+        table,
+        basis=(*_size_notes(table), *_seed_notes(plan, jobs)),
+        brief=short_notes,
+        of=describe_weights(table, plan, results.victims),
     )
 
 
-def _sizes(table: Table) -> list[str]:
+def _size_notes(table: Table) -> list[str]:
     counts = [cell["n"] for cell in table.cells if cell.get("n") and "sets" not in cell]  # not those of averages
     errored = [cell["errored"] for cell in table.cells if cell.get("errored")]
-    said = [f"n of a cell: {spanned(counts)}."] if counts else []
-    late = [cell["timed_out"] for cell in table.cells if cell.get("timed_out")]
-    more = f", of these timed out up to {max(late)}" if late else ""
-    return said + ([f"Errored examples, in no denominator: up to {max(errored)} of a cell{more}."] if errored else [])
+    sentences = [f"n of a cell: {format_range(counts)}."] if counts else []
+    timed_out = [cell["timed_out"] for cell in table.cells if cell.get("timed_out")]
+    more = f", of these timed out up to {max(timed_out)}" if timed_out else ""
+    return sentences + (
+        [f"Errored examples, in no denominator: up to {max(errored)} of a cell{more}."] if errored else []
+    )
 
 
-def _seeds(plan: Plan, jobs: list[Job]) -> list[str]:
+def _seed_notes(plan: Plan, jobs: list[Job]) -> list[str]:
     if not jobs:
         return []
     if plan.draws:
         trained = dict.fromkeys(plan.draw(job.parts[0]).train_seed for job in jobs)
-        said = [f"Training seeds {', '.join(str(seed) for seed in trained if seed is not None)}."]
-        tuned = "" if jobs[0].untuned else f"Fine-tuning: {seeds(jobs)[0].lower()}{seeds(jobs)[1:]}"
-        return [*said, *([tuned] if tuned else []), draws.notes(plan, jobs)[-1]]
-    return [] if jobs[0].untuned else [seeds(jobs)]
+        sentences = [f"Training seeds {', '.join(str(seed) for seed in trained if seed is not None)}."]
+        fine_tuning = "" if jobs[0].untuned else f"Fine-tuning: {seeds_note(jobs)[0].lower()}{seeds_note(jobs)[1:]}"
+        return [*sentences, *([fine_tuning] if fine_tuning else []), draws.notes(plan, jobs)[-1]]
+    return [] if jobs[0].untuned else [seeds_note(jobs)]
 
 
-def _resources(jobs: list[Job]) -> list[str]:
+def _resource_note(jobs: list[Job]) -> list[str]:
     profiles = dict.fromkeys(job.attacking.resources.name for job in jobs if job.attacking is not None)
     return [f"Resources: {', '.join(profiles)}."] if profiles else []
 
 
-def _flags(table: Table, plan: Plan, known: dict[str, str]) -> list[str]:
+def _flag_notes(table: Table, plan: Plan, titles_by_name: dict[str, str]) -> list[str]:
     parts = {job.name: job.parts for job in plan.jobs}
-    raised: dict[str, dict[str, None]] = {}
+    names_by_flag: dict[str, dict[str, None]] = {}
     for flag in table.flags:
         job = flag["job"]  # or an encoder whose weights are given
-        name = shown_parts(parts[job], known) if job in parts else known.get(job, job)
-        raised.setdefault(flag["flag"], {})[name] = None
-    return [f"Flagged {flag}: {listed(list(found))}." for flag, found in raised.items()]
+        name = name_with_titles(parts[job], titles_by_name) if job in parts else titles_by_name.get(job, job)
+        names_by_flag.setdefault(flag["flag"], {})[name] = None
+    return [f"Flagged {flag}: {list_names(list(flagged))}." for flag, flagged in names_by_flag.items()]
 
 
-def _missing(jobs: list[Job], found: Standing) -> list[str]:
-    counts = zip(map(len, found.unfinished(jobs)), ("failed", "are damaged", "are not done"), strict=True)
-    said = ", ".join(f"{n} {what}" for n, what in counts if n)
-    return [f"Of {len(jobs)} jobs {said}."] if said else []
+def _unfinished_note(jobs: list[Job], statuses: JobStatuses) -> list[str]:
+    counts = zip(map(len, statuses.unfinished(jobs)), ("failed", "are damaged", "are not done"), strict=True)
+    counted = ", ".join(f"{n} {what}" for n, what in counts if n)
+    return [f"Of {len(jobs)} jobs {counted}."] if counted else []
 
 
-def titles(plan: Plan, metrics: Metrics | None = None) -> dict[str, str]:
+def collect_titles(plan: Plan, metrics: MetricCatalogue | None = None) -> dict[str, str]:
     """Return what stands for each name of the plan's encoders, tasks, attacks and contrast sets.
 
     With the metrics of a RUN, names of rbench's own fine-tuning strategies are among them.
 
     Names that stay, because they have no short title or one that is not theirs alone, are left out.
     """
-    found: dict[str, str] = {}
-    for name, entry in _entries(plan):
-        if (title := _title(name, entry.short or _fitting(entry))) is not None:
-            found.setdefault(name, title)
-    taken = {name for name, _ in _entries(plan)}
-    for name, title in _strategies(plan, metrics).items():
-        if name not in taken:
-            found.setdefault(name, title)
-    uses = Counter(found.values())
-    return {name: title for name, title in found.items() if uses[title] == 1 and title not in taken - {name}}
+    title_by_name: dict[str, str] = {}
+    for name, entry in _labelled_entries(plan):
+        if (title := _title_with_options(name, entry.short or _short_title(entry))) is not None:
+            title_by_name.setdefault(name, title)
+    entry_names = {name for name, _ in _labelled_entries(plan)}
+    for name, title in _strategy_titles(plan, metrics).items():
+        if name not in entry_names:
+            title_by_name.setdefault(name, title)
+    uses = Counter(title_by_name.values())
+    # A title that two names share, or that is another entry's name, would mislead: both keep their names.
+    return {
+        name: title for name, title in title_by_name.items() if uses[title] == 1 and title not in entry_names - {name}
+    }
 
 
-def titled(table: Table, plan: Plan, metrics: Metrics | None = None) -> Table:
+def replace_names(table: Table, plan: Plan, metrics: MetricCatalogue | None = None) -> Table:
     """Return a table with titles for names in its header and its columns of names, and a note that gives the names."""
-    known, used = titles(plan, metrics), {}
-    strategies = {name: known.pop(name) for name in _strategies(plan, metrics) if name in known}
+    titles_by_name, replaced = collect_titles(plan, metrics), {}
+    # Titles of strategies replace names in their own column only: elsewhere such a word may mean something else.
+    strategies = {name: titles_by_name.pop(name) for name in _strategy_titles(plan, metrics) if name in titles_by_name}
     columns = {i for i, head in enumerate(table.header) if head == "Fine-tuning"}
     options: dict[str, str] = {}
 
     def shown(text: str) -> str:
-        if text in known:
-            used[text] = known[text]
-            return known[text]
-        for name in sorted(known, key=len, reverse=True):  # `ASR pwws`, `mr Con`
+        if text in titles_by_name:
+            replaced[text] = titles_by_name[text]
+            return titles_by_name[text]
+        # Longest first, so that `simcse-mini` is not read as `simcse`.
+        for name in sorted(titles_by_name, key=len, reverse=True):  # `ASR pwws`, `mr Con`
             if text.startswith(f"{name} ") or text.endswith(f" {name}"):
-                used[name] = known[name]
-                return known[name].join(text.rsplit(name, 1) if text.endswith(name) else text.split(name, 1))
+                replaced[name] = titles_by_name[name]
+                return titles_by_name[name].join(text.rsplit(name, 1) if text.endswith(name) else text.split(name, 1))
         return text
 
-    def entry(value: Entry, column: int) -> Entry:
+    def entry(value: TableEntry, column: int) -> TableEntry:
         if isinstance(value, str) and column in columns and value in strategies:
-            used[value] = title = strategies[value]
+            replaced[value] = title = strategies[value]
             if "[" in value and "[" not in title:
                 options[title] = value.partition("[")[2].removesuffix("]")
             return title
-        return shown(value) if isinstance(value, str) and value in known else value
+        return shown(value) if isinstance(value, str) and value in titles_by_name else value
 
     rows = tuple(tuple(entry(value, i) for i, value in enumerate(row)) for row in table.rows)
     header = tuple(map(shown, table.header))
-    listed = "; ".join(f"{title}: {name}" for name, title in used.items() if title != name)
-    notes = [f"Names in notes, commands, CSV and JSON: {listed}."] if listed else []
-    brief = [f"{title}: {said.replace(',', ', ')}." for title, said in options.items()]
-    return replace(table, rows=rows, header=header, notes=(*table.notes, *notes), brief=(*table.brief, *brief))
+    pairs = "; ".join(f"{title}: {name}" for name, title in replaced.items() if title != name)
+    notes = [f"Names in notes, commands, CSV and JSON: {pairs}."] if pairs else []
+    option_notes = [f"{title}: {option_text.replace(',', ', ')}." for title, option_text in options.items()]
+    return replace(table, rows=rows, header=header, notes=(*table.notes, *notes), brief=(*table.brief, *option_notes))
 
 
-def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
+def _labelled_entries(plan: Plan) -> Iterator[tuple[str, Named]]:
     """Yield the labels in tables and their entries."""
     for job in plan.jobs:
         if job.entry is not None:
@@ -165,7 +175,7 @@ def _entries(plan: Plan) -> Iterator[tuple[str, Named]]:
             yield job.measuring.set.name, job.measuring.set
 
 
-def _strategies(plan: Plan, metrics: Metrics | None) -> dict[str, str]:
+def _strategy_titles(plan: Plan, metrics: MetricCatalogue | None) -> dict[str, str]:
     """Return what tables call the fine-tuning strategies of a plan that are rbench's own, with the options that tell
     several choices of one strategy apart.
     """
@@ -173,35 +183,38 @@ def _strategies(plan: Plan, metrics: Metrics | None) -> dict[str, str]:
         return {}
     # A strategy with options by task is one choice with one label, whatever each of its jobs does.
     labelled = [(job.parts[2], job.spec) for job in plan.jobs if isinstance(job.spec, FinetuneJob)]
-    own = {label: spec.strategy.name for label, spec in labelled if not spec.source}
+    bundled = {label: spec.strategy.name for label, spec in labelled if not spec.source}
     uses = Counter({label: spec.strategy.name for label, spec in labelled}.values())
-    called = {label: _title(label if uses[name] > 1 else name, metrics.called(name)) for label, name in own.items()}
-    return {label: title for label, title in called.items() if title is not None}
+    strategy_titles = {
+        label: _title_with_options(label if uses[name] > 1 else name, metrics.called(name))
+        for label, name in bundled.items()
+    }
+    return {label: title for label, title in strategy_titles.items() if title is not None}
 
 
-def _fitting(entry: Named) -> str:
-    return entry.title if len(entry.title) <= ROOM.get(type(entry), COLUMN) else ""
+def _short_title(entry: Named) -> str:
+    return entry.title if len(entry.title) <= TITLE_ROOM.get(type(entry), COLUMN_TITLE_ROOM) else ""
 
 
-def _title(name: str, title: str) -> str | None:
+def _title_with_options(name: str, title: str) -> str | None:
     _, bracket, options = name.partition("[")
     return f"{title} {bracket}{options}" if title and bracket else title or None
 
 
-def in_words(text: str, known: Mapping[str, str], *, sentence: bool = False) -> str:
+def replace_names_in_text(text: str, title_by_name: Mapping[str, str], *, sentence: bool = False) -> str:
     """Return a text with titles in place of the names in it.
 
     Args:
-        known: the titles by name.
+        title_by_name: the titles by name.
         sentence: whether it has other words, so that a name that could be one of them stays.
     """
-    names = [name for name in known if not sentence or re.search(r"[-_\[\d]", name)]
+    names = [name for name in title_by_name if not sentence or re.search(r"[-_\[\d]", name)]
     if not names:
         return text
-    either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    return re.sub(rf"(?<![\w\[=-])(?:{either})(?![\w=-])", lambda found: known[found[0]], text)
+    any_name = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w\[=-])(?:{any_name})(?![\w=-])", lambda name_in_text: title_by_name[name_in_text[0]], text)
 
 
-def shown_parts(parts: tuple[str, ...], known: Mapping[str, str]) -> str:
+def name_with_titles(parts: tuple[str, ...], title_by_name: Mapping[str, str]) -> str:
     """Return the name of a job, such as `SimCSE on mini-bert/mr/clean`, with titles."""
-    return "/".join(known.get(part, part) for part in parts)
+    return "/".join(title_by_name.get(part, part) for part in parts)

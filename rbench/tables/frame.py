@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rbench.errors import StoreError
 from rbench.schema import Draw, Job, Outcome
 from rbench.score import Tally
-from rbench.store.runs import Found, Reader, read_fields
-from rbench.tables.aggregate import grid
-from rbench.tables.flags import Flags, shown
-from rbench.tables.results import Results, plan_of
+from rbench.store.runs import RunReader, StoredRecord, read_fields
+from rbench.tables.aggregate import attack_grid
+from rbench.tables.flags import Flags, join_flags
+from rbench.tables.results import Results, load_plan
 from rbench.tables.table import Number
 
 if TYPE_CHECKING:
@@ -64,14 +64,14 @@ _DTYPES = {
 }
 HELD = 4000
 """Rows that are held as lists before they become a frame."""
-_OF_RUNS = ("encoder", "finetune", "task", "train_seed", "flags", "gold", "original_score", "perturbed_score")
+_RUN_COLUMNS = ("encoder", "finetune", "task", "train_seed", "flags", "gold", "original_score", "perturbed_score")
 NAMES = ("encoder", "finetune", "task", "attack", "train_seed", "seed")
 _SHOWN = ("clean", "aua", "queries", "perturbed")
 MEASURED = ("n", "asr", "asr_low", "asr_high", *_SHOWN, "succeeded", "failed", "skipped", "errored")
 _SHARES = ("asr", "asr_low", "asr_high", "clean", "aua", "perturbed")
 
 
-def results_frame(store: Reader) -> pd.DataFrame:
+def results_frame(store: RunReader) -> pd.DataFrame:
     """Return one row per attacked example of the plan's attack jobs, finished or under way, in the plan's order.
 
     Columns: encoder, finetune, task, attack, seed, train_seed (missing where the suite has no `train_seeds`, or rbench
@@ -90,50 +90,53 @@ def results_frame(store: Reader) -> pd.DataFrame:
     """
     import pandas as pd  # imported here because it takes a third of a second, and `rbench table` does not need it
 
-    plan = plan_of(store)
+    plan = load_plan(store)
     jobs = [job for job in plan.jobs if job.attacking is not None and job.attacking.split == "test"]
-    looked = {job.key: store.look(job) for job in plan.jobs if job.has_health}
-    flags = Flags(plan, {key: found.record for key, found in looked.items() if found.record is not None}, store)
-    found = (_rows(store, job, plan.draw(job.parts[0]), looked[job.key], flags) for job in jobs)
-    return pd.concat([_frame({}), *_frames(found)], ignore_index=True)
+    stored_records = {job.key: store.look(job) for job in plan.jobs if job.has_health}
+    flags = Flags(
+        plan, {key: stored.record for key, stored in stored_records.items() if stored.record is not None}, store
+    )
+    columns = (_job_columns(store, job, plan.draw(job.parts[0]), stored_records[job.key], flags) for job in jobs)
+    # The empty frame first: a RUN without outcomes has all columns, too.
+    return pd.concat([_typed_frame({}), *_frames_of_columns(columns)], ignore_index=True)
 
 
-def _frames(jobs: Iterable[Mapping[str, list[Any]]]) -> Iterator[pd.DataFrame]:
+def _frames_of_columns(jobs: Iterable[Mapping[str, list[Any]]]) -> Iterator[pd.DataFrame]:
     """Yield frames of the columns of jobs: one of few rows costs as much as one of thousands."""
     held: dict[str, list[Any]] = {}
     for columns in jobs:
         for name, values in columns.items():
             held.setdefault(name, []).extend(values)
         if len(held["seed"]) >= HELD:
-            yield _frame(held)
+            yield _typed_frame(held)
             held = {}
     if held and held["seed"]:
-        yield _frame(held)
+        yield _typed_frame(held)
 
 
-def _rows(store: Reader, job: Job, draw: Draw, found: Found, flags: Flags) -> dict[str, list[Any]]:
+def _job_columns(store: RunReader, job: Job, draw: Draw, stored: StoredRecord, flags: Flags) -> dict[str, list[Any]]:
     """Return the columns of one attack job, and log what is wrong with its outcomes."""
     spec = job.attacking
     assert spec is not None
     _, _, finetune, attack = job.parts
     names = {"encoder": draw.encoder, "train_seed": draw.train_seed, "finetune": finetune, "task": spec.task.name}
-    names |= {"attack": attack, "seed": job.seed, "flags": shown(flags.told([job]))}
-    return _columns(_outcomes(store, job, found), spec.task.columns, names)
+    names |= {"attack": attack, "seed": job.seed, "flags": join_flags(flags.told([job]))}
+    return _fields_by_column(_read_outcome_fields(store, job, stored), spec.task.columns, names)
 
 
-def _outcomes(store: Reader, job: Job, found: Found) -> Sequence[Sequence[Any]]:
+def _read_outcome_fields(store: RunReader, job: Job, stored: StoredRecord) -> Sequence[Sequence[Any]]:
     """Return the fields of a job's outcomes, and log what is wrong with them."""
-    if found.record is not None and found.record.outcomes is not None:
+    if stored.record is not None and stored.record.outcomes is not None:
         try:
-            return read_fields(store, job, found.record, _FIELDS)
+            return read_fields(store, job, stored.record, _FIELDS)
         except StoreError as error:  # the record contradicts itself: then each line is looked at
             log.warning("%s", error)
-    read = store.read(job)
-    if (wrong := found.problem or read.damage) is not None:
-        log.warning("%s", wrong)
-    elif not read.outcomes and found.record is not None and found.record.status == "complete":
+    stored_outcomes = store.read(job)
+    if (problem := stored.problem or stored_outcomes.damage) is not None:
+        log.warning("%s", problem)
+    elif not stored_outcomes.outcomes and stored.record is not None and stored.record.status == "complete":
         log.warning("the RUN keeps no outcomes of %s", job.name)
-    return _values(read.outcomes)
+    return _outcome_fields(stored_outcomes.outcomes)
 
 
 def outcomes_frame(outcomes: Sequence[Outcome], columns: Sequence[str], names: Mapping[str, Any]) -> pd.DataFrame:
@@ -145,47 +148,51 @@ def outcomes_frame(outcomes: Sequence[Outcome], columns: Sequence[str], names: M
         columns: the names of the task's columns.
         names: values that all rows have, by column, such as the victim's name.
     """
-    found = _columns(_values(outcomes), columns, names)
-    wanted = [*names, *(name for name in _DTYPES if name not in names and name not in _OF_RUNS)]
-    return _frame(found, {name: _DTYPES.get(name, "string") for name in wanted})
+    values = _fields_by_column(_outcome_fields(outcomes), columns, names)
+    column_names = [*names, *(name for name in _DTYPES if name not in names and name not in _RUN_COLUMNS)]
+    return _typed_frame(values, {name: _DTYPES.get(name, "string") for name in column_names})
 
 
-def _values(outcomes: Sequence[Outcome]) -> list[list[Any]]:
+def _outcome_fields(outcomes: Sequence[Outcome]) -> list[list[Any]]:
     """Return the fields of outcomes as JSON has them, as `read_fields` does."""
     return [list(outcome.model_dump(mode="json").values()) for outcome in outcomes]
 
 
-def _columns(values: Sequence[Sequence[Any]], columns: Sequence[str], names: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _fields_by_column(
+    values: Sequence[Sequence[Any]], columns: Sequence[str], names: Mapping[str, Any]
+) -> dict[str, list[Any]]:
     """Return all fields of outcomes by column, and `names`, which all rows share."""
-    found = {name: [row[place] for row in values] for place, name in enumerate(_FIELDS)}
+    by_column = {name: [row[index] for row in values] for index, name in enumerate(_FIELDS)}
     for name in _TEXTS:
-        texts = found[name]
-        found[name] = [None if one is None else "\n".join(one) for one in texts]
-        found[f"{name}_columns"] = [None if one is None else _named(columns, one) for one in texts]
-    found["steps"] = [None if steps is None else _COMPACT.encode(steps) for steps in found["steps"]]
-    return found | {name: [value] * len(values) for name, value in names.items()}
+        texts = by_column[name]
+        by_column[name] = [None if column_texts is None else "\n".join(column_texts) for column_texts in texts]
+        by_column[f"{name}_columns"] = [
+            None if column_texts is None else _texts_by_column(columns, column_texts) for column_texts in texts
+        ]
+    by_column["steps"] = [None if steps is None else _COMPACT.encode(steps) for steps in by_column["steps"]]
+    return by_column | {name: [value] * len(values) for name, value in names.items()}
 
 
-def _frame(columns: Mapping[str, list[Any]], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
+def _typed_frame(columns: Mapping[str, list[Any]], dtypes: Mapping[str, str] = _DTYPES) -> pd.DataFrame:
     """Make a typed frame from values by column. Missing columns are empty."""
     import pandas as pd
 
     return pd.DataFrame({name: pd.Series(columns.get(name, []), dtype=dtype) for name, dtype in dtypes.items()})
 
 
-def _named(columns: Sequence[str], texts: Sequence[str]) -> str:
+def _texts_by_column(columns: Sequence[str], texts: Sequence[str]) -> str:
     return _JSON.encode(dict(zip(columns, texts, strict=True)))
 
 
-def measures(tally: Tally) -> dict[str, Any]:
+def summarise(tally: Tally) -> dict[str, Any]:
     """Return what MEASURED names of one attacked sample. Shares are in 0..1, and None where nothing was attacked."""
     asr = tally.score("asr")
-    found = {"n": asr.n, "asr": asr.value, "asr_low": asr.low, "asr_high": asr.high}
-    found |= {metric: tally.score(metric).value for metric in _SHOWN}
-    return found | {name: getattr(tally, name) for name in MEASURED[-4:]}
+    fields = {"n": asr.n, "asr": asr.value, "asr_low": asr.low, "asr_high": asr.high}
+    fields |= {metric: tally.score(metric).value for metric in _SHOWN}
+    return fields | {name: getattr(tally, name) for name in MEASURED[-4:]}
 
 
-def frame_of(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> pd.DataFrame:
+def summary_rows_frame(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> pd.DataFrame:
     """Make a frame of rows that have `names` and MEASURED. Column types do not depend on the rows."""
     import pandas as pd
 
@@ -206,37 +213,42 @@ def summary_frame(results: Results) -> pd.DataFrame:
     frame.
     """
     rows = []
-    for cell in grid(results).cells.values() if results.plan.attacks else ():
+    for cell in attack_grid(results).cells.values() if results.plan.attacks else ():
         for run in cell.runs:
             if run.tally is not None:
-                named = (cell.encoder, cell.finetune, cell.task, cell.attack, run.train_seed, run.job.seed)
-                rows.append(dict(zip(NAMES, named, strict=True)) | measures(run.tally))
-    return frame_of(rows, NAMES)
+                cell_names = (cell.encoder, cell.finetune, cell.task, cell.attack, run.train_seed, run.job.seed)
+                rows.append(dict(zip(NAMES, cell_names, strict=True)) | summarise(run.tally))
+    return summary_rows_frame(rows, NAMES)
 
 
-def for_people(summary: pd.DataFrame) -> pd.DataFrame:
+def format_summary(summary: pd.DataFrame) -> pd.DataFrame:
     """Return a summary as texts: shares in percent, the interval in one column, and no column that is always empty."""
     import pandas as pd
 
     def number(value: Any, percent: bool) -> str:
         return "–" if pd.isna(value) else Number(None, percent).shown(float(value))
 
-    said = {name: summary[name].astype("string").fillna("") for name in summary.columns if name not in MEASURED}
-    shown = pd.DataFrame({name: texts for name, texts in said.items() if (texts != "").any()}, index=summary.index)
+    name_columns = {name: summary[name].astype("string").fillna("") for name in summary.columns if name not in MEASURED}
+    shown = pd.DataFrame(
+        {name: texts for name, texts in name_columns.items() if (texts != "").any()}, index=summary.index
+    )
     for name in MEASURED:
         if name == "asr_low":
-            ends = zip(summary["asr_low"], summary["asr_high"], strict=True)
-            shown["95% interval"] = [f"{number(low, True)} to {number(high, True)}" for low, high in ends]
-        elif name in _SHARES or name == "queries":
-            if name != "asr_high":
-                heading = "ASR %" if name == "asr" else f"{name} %" if name in _SHARES else name
-                shown[heading] = [number(value, name in _SHARES) for value in summary[name]]
+            limits = zip(summary["asr_low"], summary["asr_high"], strict=True)
+            shown["95% interval"] = [f"{number(low, True)} to {number(high, True)}" for low, high in limits]
+        elif name == "asr_high":
+            continue  # it stands in the interval
+        elif name in _SHARES:
+            heading = "ASR %" if name == "asr" else f"{name} %"
+            shown[heading] = [number(value, True) for value in summary[name]]
+        elif name == "queries":
+            shown[name] = [number(value, False) for value in summary[name]]
         else:
             shown[name] = summary[name].astype("string")
     return shown
 
 
-def markdown(shown: pd.DataFrame) -> str:
+def render_markdown(shown: pd.DataFrame) -> str:
     """Return a frame of texts as a markdown table."""
     from tabulate import tabulate
 

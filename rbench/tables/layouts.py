@@ -21,153 +21,179 @@ from dataclasses import replace
 from typing import Any
 
 from rbench.errors import StoreError
-from rbench.metrics import Metric, Metrics, Tally
+from rbench.metrics import Metric, MetricCatalogue, Tally
 from rbench.schema import TEST_ACCURACY, Plan, Score
-from rbench.score import scored
-from rbench.tables.accuracies import HEADER, PRINTED, Accuracies, accuracies
-from rbench.tables.aggregate import AXES, NO_ATTACK, Cell, Grid
-from rbench.tables.any_attack import NONE, AnyAttack
-from rbench.tables.cells import PLAIN
+from rbench.score import make_score
+from rbench.tables.accuracies import ACCURACY_HEADER, ACCURACY_MEANING, VictimAccuracies, read_accuracies
+from rbench.tables.aggregate import AXES, NO_ATTACK, AttackCell, AttackGrid
+from rbench.tables.any_attack import NONE, AnyAttackCells
+from rbench.tables.cells import NUMBER_FIELDS
 from rbench.tables.draws import training_seed
-from rbench.tables.formats import LOST
-from rbench.tables.notes import interval_note, notes, sizes
-from rbench.tables.results import Run
-from rbench.tables.table import CellKey, Contest, Entry, Number, Table, average, groups_of, mark_best
+from rbench.tables.formats import NO_OUTCOMES
+from rbench.tables.notes import ceilings, denominator_note, interval_note, table_notes
+from rbench.tables.results import SeedRun
+from rbench.tables.table import CellKey, Contest, Number, Table, TableEntry, average_entries, group_starts, mark_best
 
 SHOWN = ("clean", "asr", "perturbed")
 """The metrics of the layout by-task."""
 
 
-def every(metrics: Metrics, plan: Plan) -> list[Metric]:
+def list_repeatable_metrics(metrics: MetricCatalogue, plan: Plan) -> list[Metric]:
     """Return the metrics of an attack on a victim that a table of all of them shows, of the kinds of a plan's tasks."""
     kinds = {job.attacking.task.kind for job in plan.attacks if job.attacking is not None}
     return [metric for metric in metrics.all("attacks", "victims", kinds=kinds) if metric.about.repeatable]
 
 
-def paper(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
+def build_paper_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttackCells = NONE) -> Table:
     """Build the papers' layout of one metric.
 
     Raises StoreError where no task has the oracle that it needs, or a suite not the two attacks.
     """
-    of = grid.metrics[metric]
-    tasks = _tasks(grid, of)
-    beside = accuracies(grid) if metric == "asr" else Accuracies({})
-    columns = _columns(grid, tasks, metric, beside)
-    several = grid.several
-    before = of.of == "victims"
-    alone = of.of == "all attacks"
-    whole = grid.of_victims() if before else together.alone(grid) if alone else together.beside(grid)
-    own = whole if alone or before else grid
-    rows: list[tuple[Entry, ...]] = []
+    shown_metric = grid.metrics[metric]
+    tasks = _tasks_with_metric(grid, shown_metric)
+    test_accuracy = read_accuracies(grid) if metric == "asr" else VictimAccuracies({})
+    at_ceiling = ceilings(grid, tasks) if metric == "asr" else []
+    columns = _columns(grid, tasks, metric, test_accuracy)
+    several_strategies = grid.several
+    before_attacks = shown_metric.of == "victims"
+    of_all_attacks = shown_metric.of == "all attacks"
+    shown_grid = (
+        grid.before_attacks()
+        if before_attacks
+        else any_attack_cells.alone(grid)
+        if of_all_attacks
+        else any_attack_cells.beside(grid)
+    )
+    # Notes and n are of the attacks alone: the rows of all attacks together have other denominators.
+    sized_grid = shown_grid if of_all_attacks or before_attacks else grid
+    rows: list[tuple[TableEntry, ...]] = []
     contests: list[Contest] = []
-    for attack in whole.attacks:
-        group = _group(whole, attack, columns, metric, beside)
-        victims = {len(rows) + i: victim for i, (victim, _) in enumerate(group)}
-        names = [] if before else [attack]
-        contests += _contests(whole, attack, victims, columns, (metric, len(names) + 1 + several))
-        rows += [(*names, name, *([finetune] if several else []), *numbers) for (name, finetune), numbers in group]
-    header = [*([] if before else ["Attack"]), "Encoder", *(["Fine-tuning"] if several else [])]
-    header += [{metric: task, TEST_ACCURACY: HEADER}.get(kind, "oracle-valid") for task, kind in columns]
+    for attack in shown_grid.attacks:
+        attack_rows = _attack_rows(shown_grid, attack, columns, metric, test_accuracy)
+        # Contests hold the index of a row, so each group is numbered from the rows that are there already.
+        victims = {len(rows) + i: victim for i, (victim, _) in enumerate(attack_rows)}
+        names = [] if before_attacks else [attack]
+        contests += _list_contests(shown_grid, attack, victims, columns, (metric, len(names) + 1 + several_strategies))
+        rows += [
+            (*names, name, *([finetune] if several_strategies else []), *numbers)
+            for (name, finetune), numbers in attack_rows
+        ]
+    header = [*([] if before_attacks else ["Attack"]), "Encoder", *(["Fine-tuning"] if several_strategies else [])]
+    heads = {TEST_ACCURACY: ACCURACY_HEADER, "oracle_asr": "oracle-valid"}
+    header += [task if kind == metric else heads[kind] for task, kind in columns]
     kinds = sorted({kind for _, kind in columns} - {TEST_ACCURACY}, key=lambda kind: grid.metrics[kind].place)
     return Table(
         metric=metric,
         header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
         rows=tuple(rows),
-        groups=frozenset() if before else groups_of(rows),
+        groups=frozenset() if before_attacks else group_starts(rows),
         cells=tuple(
-            described(cell, metric, whole) | beside.told(cell) | ({"attack": NO_ATTACK} if before else {})
-            for cell in whole.cells.values()
+            cell_for_programs(cell, metric, shown_grid)
+            | test_accuracy.told(cell)
+            | ({"attack": NO_ATTACK} if before_attacks else {})
+            for cell in shown_grid.cells.values()
             if cell.task in tasks
         ),
-        notes=notes(
+        notes=table_notes(
             grid,
             tasks,
             (
-                *definitions(grid.metrics[kind] for kind in kinds),
-                *filter(None, [beside.note]),
-                sizes(own, metric, tasks),
-                *together.notes(grid, tasks),
-                *_served(grid),
+                *list_definitions(grid.metrics[kind] for kind in kinds),
+                *filter(None, [test_accuracy.note]),
+                denominator_note(sized_grid, metric, tasks),
+                *at_ceiling,
+                *any_attack_cells.notes(grid, tasks),
+                *_served_tasks_note(grid),
             ),
         ),
-        interval=interval_note(own, metric),
+        interval=interval_note(sized_grid, metric),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
-        shows=replace(of.about, among="of each column") if before else of.about,
+        shows=replace(shown_metric.about, among="of each column") if before_attacks else shown_metric.about,
         contests=tuple(contests),
-        brief=tuple(filter(None, [beside.note])),
+        brief=(*filter(None, [test_accuracy.note]), *at_ceiling),
     )
 
 
-def full(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
+def build_full_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttackCells = NONE) -> Table:
     """Build the layout full: one row per job, with every metric. In cells for programs, `value` is `metric`."""
-    whole = together.beside(grid)
-    known = every(grid.metrics, grid.plan)
-    shown = [one for one in known if grid.tasks_of(one)]
-    scored_by = dict.fromkeys((*(one.name for one in known), metric))
-    several = len(grid.finetunes) > 1
-    rows: list[tuple[Entry, ...]] = []
+    shown_grid = any_attack_cells.beside(grid)
+    metrics = list_repeatable_metrics(grid.metrics, grid.plan)
+    shown = [table_metric for table_metric in metrics if grid.tasks_of(table_metric)]
+    scored_by = dict.fromkeys((*(table_metric.name for table_metric in metrics), metric))
+    several_strategies = len(grid.finetunes) > 1
+    rows: list[tuple[TableEntry, ...]] = []
     cells = []
-    for cell in whole.cells.values():
+    for cell in shown_grid.cells.values():
         for run in cell.runs:
-            names: list[Entry] = [cell.attack, cell.encoder, *([cell.finetune] if several else []), cell.task]
+            names: list[TableEntry] = [
+                cell.attack,
+                cell.encoder,
+                *([cell.finetune] if several_strategies else []),
+                cell.task,
+            ]
             names += [training_seed(run.train_seed)] if cell.drawn else []
             tally = run.tally
-            measured: list[Entry] = [None] * (3 + grid.wordless + len(shown))
+            # A job that is not done has a dash in each column of numbers.
+            numbers: list[TableEntry] = [None] * (3 + grid.wordless + len(shown))
             if tally is not None:
-                measured = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
+                numbers = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
                 # All attacks together have no number of some metrics.
-                measured += [_number(cell, run, one.name) if cell.has(one.name) else "" for one in shown]
-            rows.append((*names, run.job.seed, *measured))
+                numbers += [
+                    _number_of_run(cell, run, table_metric.name) if cell.has(table_metric.name) else ""
+                    for table_metric in shown
+                ]
+            rows.append((*names, run.job.seed, *numbers))
             cells.append(_full_cell(cell, run, metric, scored_by, grid))
-    header = ["Attack", "Encoder", *(["Fine-tuning"] if several else []), "Task"]
+    header = ["Attack", "Encoder", *(["Fine-tuning"] if several_strategies else []), "Task"]
     header += [*(["Training seed"] if grid.plan.draws else []), "Seed", "n", "Skipped", "Errored"]
     header += ["Without words"] if grid.wordless else []
     return Table(
         metric=metric,
         layout="full",
-        header=(*header, *(one.about.column for one in shown)),
+        header=(*header, *(table_metric.about.column for table_metric in shown)),
         rows=tuple(rows),
-        groups=groups_of(rows),
+        groups=group_starts(rows),
         cells=tuple(cells),
-        notes=notes(grid, grid.tasks, (*definitions(shown), _total(grid), *together.notes(grid, grid.tasks))),
+        notes=table_notes(
+            grid, grid.tasks, (*list_definitions(shown), _n_note(grid), *any_attack_cells.notes(grid, grid.tasks))
+        ),
         interval="Wilson 95% intervals; of queries and words perturbed, Student's t 95% intervals of the mean.",
         flags=grid.flags.listed(run.job for run in grid.runs),
         shows=grid.metrics[metric].about,
     )
 
 
-def _number(cell: Cell, run: Run, name: str) -> Number:
+def _number_of_run(cell: AttackCell, run: SeedRun, name: str) -> Number:
     """Return a metric of one run; without a value where it is not done, or all attacks together have no such number."""
-    found = cell.of_run(run, name) if run.done and cell.has(name) else None
-    score = scored(name, found) if found is not None else Score(name=name, value=None, n=0)
-    metric, lost = cell.results.metrics[name], run.done and cell.has(name) and found is None
+    counted = cell.metric_of_run(run, name) if run.done and cell.has(name) else None
+    score = make_score(name, counted) if counted is not None else Score(name=name, value=None, n=0)
+    metric, lost = cell.results.metrics[name], run.done and cell.has(name) and counted is None
     return cell.results.flags.on(Number.of(score, metric.about, lost=lost), run.jobs, attacks=metric.of != "victims")
 
 
-def _served(grid: Grid) -> list[str]:
+def _served_tasks_note(grid: AttackGrid) -> list[str]:
     """Return a note on which entries cannot exist, because strategies serve different tasks."""
-    there = {(cell.finetune, cell.task) for cell in grid.cells.values()}
-    of = {name: [task for task in grid.tasks if (name, task) in there] for name in grid.finetunes}
-    if not grid.several or all(len(tasks) == len(grid.tasks) for tasks in of.values()):
+    served_pairs = {(cell.finetune, cell.task) for cell in grid.cells.values()}
+    tasks_by_strategy = {name: [task for task in grid.tasks if (name, task) in served_pairs] for name in grid.finetunes}
+    if not grid.several or all(len(tasks) == len(grid.tasks) for tasks in tasks_by_strategy.values()):
         return []
-    served = "; ".join(f"{name} {', '.join(tasks)}" for name, tasks in of.items())
+    served = "; ".join(f"{name} {', '.join(tasks)}" for name, tasks in tasks_by_strategy.items())
     return [f"Strategies serve their own tasks: {served}. There are no other entries."]
 
 
-def _tasks(grid: Grid, metric: Metric) -> tuple[str, ...]:
+def _tasks_with_metric(grid: AttackGrid, metric: Metric) -> tuple[str, ...]:
     tasks = grid.tasks_of(metric)
-    if not tasks and metric.of_people and grid.results.judged is None:
-        raise StoreError(
-            f"{grid.results.root} is not judged, so there is no {metric.about.words}. rbench judge export makes sheets "
-            "for people who judge its texts."
-        )
+    if not tasks and metric.of_people:
+        grid.results.require_judged()
     if not tasks:
         lacks = "has an oracle" if metric.oracle else f"is of the kind {metric.kind}" if metric.kind else "has classes"
         raise StoreError(f"no task of this suite {lacks}, so there is no {metric.about.words}.")
     return tasks
 
 
-def _columns(grid: Grid, tasks: Sequence[str], metric: str, beside: Accuracies) -> list[tuple[str, str]]:
+def _columns(
+    grid: AttackGrid, tasks: Sequence[str], metric: str, test_accuracy: VictimAccuracies
+) -> list[tuple[str, str]]:
     """Return task and metric of each column but the average. Oracle-valid ASR follows ASR for tasks with an oracle, and
     accuracy on test rows for tasks whose victims have it."""
     columns: list[tuple[str, str]] = []
@@ -175,13 +201,13 @@ def _columns(grid: Grid, tasks: Sequence[str], metric: str, beside: Accuracies) 
         columns.append((task, metric))
         if metric == "asr" and grid.has_oracle(task):
             columns.append((task, "oracle_asr"))
-        if beside.there(task):
+        if test_accuracy.there(task):
             columns.append((task, TEST_ACCURACY))
     return columns
 
 
-def _group(
-    grid: Grid, attack: str, columns: Sequence[tuple[str, str]], metric: str, beside: Accuracies
+def _attack_rows(
+    grid: AttackGrid, attack: str, columns: Sequence[tuple[str, str]], metric: str, test_accuracy: VictimAccuracies
 ) -> list[tuple[tuple[str, str | None], list[Number | None]]]:
     """Return the rows of one attack: encoder and strategy, and their entries with the average. The best are marked.
 
@@ -195,68 +221,74 @@ def _group(
     ]
     rows = []
     for victim in victims:
-        numbers = _numbers(grid, (attack, *victim), columns, beside)
-        of_metric = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
-        mean = [average(of_metric, grid.metrics[metric].about)] if len(of_metric) > 1 else []
+        numbers = _numbers(grid, (attack, *victim), columns, test_accuracy)
+        metric_numbers = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
+        mean = [average_entries(metric_numbers, grid.metrics[metric].about)] if len(metric_numbers) > 1 else []
         rows.append(numbers + mean)
     kinds = (*(kind for _, kind in columns), metric)
-    marked = mark_best(rows, [PRINTED if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds])
+    marked = mark_best(
+        rows, [ACCURACY_MEANING if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
+    )
     return list(zip(victims, marked, strict=True))
 
 
-def _contests(
-    grid: Grid,
+def _list_contests(
+    grid: AttackGrid,
     attack: str,
     victims: Mapping[int, tuple[str, str | None]],
     columns: Sequence[tuple[str, str]],
-    of: tuple[str, int],
+    metric_and_first_column: tuple[str, int],
 ) -> list[Contest]:
     """Return what is compared in each column of one attack, and in the column of averages.
 
     Args:
         victims: encoder and strategy by the index of their row.
-        of: the metric of the table, and the index of the first column of numbers.
+        metric_and_first_column: the metric of the table, and the index of the first column of numbers.
     """
-    metric, first = of
+    metric, first = metric_and_first_column
 
     def cells(victim: tuple[str, str | None], tasks: Iterable[str]) -> tuple[CellKey, ...]:
-        found = (grid.cell(attack, *victim, task) for task in tasks)
-        return tuple(cell.key for cell in found if cell is not None)
+        victim_cells = (grid.cell(attack, *victim, task) for task in tasks)
+        return tuple(cell.key for cell in victim_cells if cell is not None)
 
-    among: list[tuple[str, list[str]]] = [(kind, [task]) for task, kind in columns]
-    own = [task for task, kind in columns if kind == metric]
-    among += [(metric, own)] if len(own) > 1 else []
+    contested: list[tuple[str, list[str]]] = [(kind, [task]) for task, kind in columns]
+    metric_tasks = [task for task, kind in columns if kind == metric]
+    contested += [(metric, metric_tasks)] if len(metric_tasks) > 1 else []
     return [
         Contest(kind, first + i, tuple((row, cells(victim, tasks)) for row, victim in victims.items()))
-        for i, (kind, tasks) in enumerate(among)
+        for i, (kind, tasks) in enumerate(contested)
+        # The accuracy is printed beside ASR for reading, and nothing is tested on it.
         if kind != TEST_ACCURACY
     ]
 
 
 def _numbers(
-    grid: Grid, row: tuple[str, str, str | None], columns: Sequence[tuple[str, str]], beside: Accuracies
+    grid: AttackGrid,
+    row: tuple[str, str, str | None],
+    columns: Sequence[tuple[str, str]],
+    test_accuracy: VictimAccuracies,
 ) -> list[Number | None]:
     cells = ((grid.cell(*row, task), metric) for task, metric in columns)
-    return [_entry(cell, metric, beside) for cell, metric in cells]
+    return [_entry_of_cell(cell, metric, test_accuracy) for cell, metric in cells]
 
 
-def _entry(cell: Cell | None, metric: str, beside: Accuracies) -> Number | None:
+def _entry_of_cell(cell: AttackCell | None, metric: str, test_accuracy: VictimAccuracies) -> Number | None:
     if metric == TEST_ACCURACY:
-        return beside.number(cell)
+        return test_accuracy.number(cell)
     return cell.number(metric) if cell is not None else None
 
 
-def definitions(metrics: Iterable[Metric]) -> list[str]:
+def list_definitions(metrics: Iterable[Metric]) -> list[str]:
     """Return one note with its definition for each metric that is repeatable."""
-    return [f"{one.about.title}: {one.about.definition}." for one in metrics if one.about.repeatable]
+    return [f"{metric.about.title}: {metric.about.definition}." for metric in metrics if metric.about.repeatable]
 
 
-def _total(grid: Grid) -> str:
+def _n_note(grid: AttackGrid) -> str:
     more = " and those without words to replace" if grid.wordless else ""
     return f"n: all examples but the errored ones{more}."
 
 
-def described(cell: Cell, metric: str, grid: Grid) -> dict[str, Any]:
+def cell_for_programs(cell: AttackCell, metric: str, grid: AttackGrid) -> dict[str, Any]:
     """Return a cell for programs: names, the metric with n and interval, counts and flags.
 
     `timed_out`, `wordless` and `unusable` are counted if any example is. A cell that the suite withholds has no value.
@@ -265,7 +297,7 @@ def described(cell: Cell, metric: str, grid: Grid) -> dict[str, Any]:
     return {
         **cell.at(*AXES),
         **cell.told(metric, "seeds", "seed_sd"),
-        **({"lost": LOST} if cell.lost(metric) else {}),
+        **({"lost": NO_OUTCOMES} if cell.lost(metric) else {}),
         "skipped": pooled.skipped,
         "errored": pooled.errored,
         **({"timed_out": pooled.timed_out} if grid.timed_out else {}),
@@ -275,12 +307,14 @@ def described(cell: Cell, metric: str, grid: Grid) -> dict[str, Any]:
     }
 
 
-def _full_cell(cell: Cell, run: Run, metric: str, scored_by: Iterable[str], grid: Grid) -> dict[str, Any]:
+def _full_cell(
+    cell: AttackCell, run: SeedRun, metric: str, scored_by: Iterable[str], grid: AttackGrid
+) -> dict[str, Any]:
     tally = run.tally or Tally()
-    rare = [name for name in ("timed_out", "wordless") if getattr(grid, name)]
-    counts = ("total", "skipped", "errored", "truncated", *rare)
-    numbers = {kind: _number(cell, run, kind) for kind in scored_by}
-    scores = {kind: {each: getattr(number, each) for each in PLAIN} for kind, number in numbers.items()}
+    optional_counts = [name for name in ("timed_out", "wordless") if getattr(grid, name)]
+    counts = ("total", "skipped", "errored", "truncated", *optional_counts)
+    numbers = {kind: _number_of_run(cell, run, kind) for kind in scored_by}
+    scores = {kind: {field: getattr(number, field) for field in NUMBER_FIELDS} for kind, number in numbers.items()}
     return {
         **cell.at(*AXES),
         **({"train_seed": run.train_seed} if cell.drawn else {}),
@@ -292,56 +326,64 @@ def _full_cell(cell: Cell, run: Run, metric: str, scored_by: Iterable[str], grid
     }
 
 
-def by_task(grid: Grid, metric: str, together: AnyAttack = NONE) -> Table:
+def build_by_task_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttackCells = NONE) -> Table:
     """Build the table. `metric` does not change what is shown: it is what `value` means in the cells for programs."""
-    whole = together.beside(grid)
-    beside = accuracies(grid)
-    columns: list[tuple[str, str]] = [("", TEST_ACCURACY)] if beside.of else []
-    columns += [("", "clean"), *((attack, "asr") for attack in whole.attacks)]
+    shown_grid = any_attack_cells.beside(grid)
+    test_accuracy = read_accuracies(grid)
+    columns: list[tuple[str, str]] = [("", TEST_ACCURACY)] if test_accuracy.of else []
+    columns += [("", "clean"), *((attack, "asr") for attack in shown_grid.attacks)]
     columns += [(attack, "perturbed") for attack in grid.attacks]
-    several = len(grid.finetunes) > 1
-    rows: list[tuple[Entry, ...]] = []
+    several_strategies = len(grid.finetunes) > 1
+    rows: list[tuple[TableEntry, ...]] = []
     contests: list[Contest] = []
     for task in grid.tasks:
-        names = [
+        victims = [
             (encoder, finetune)
             for encoder in grid.encoders
             for finetune in grid.finetunes
             if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks)
         ]
-        cells = [[whole.shown(attack, *name, task) for attack, _ in columns] for name in names]
-        numbers = [[_entry(cell, kind, beside) for cell, (_, kind) in zip(row, columns, strict=True)] for row in cells]
+        # Columns of accuracies have no attack: `shown` then takes the victim's first cell that is done.
+        cells = [[shown_grid.shown(attack, *victim, task) for attack, _ in columns] for victim in victims]
+        numbers = [
+            [_entry_of_cell(cell, kind, test_accuracy) for cell, (_, kind) in zip(row, columns, strict=True)]
+            for row in cells
+        ]
         kinds = [kind for _, kind in columns]
-        abouts = [PRINTED if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
+        abouts = [ACCURACY_MEANING if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
         marked = mark_best(numbers, abouts) if numbers else []
         for column, kind in enumerate(kinds):
             if kind == TEST_ACCURACY:
                 continue
-            keys = ((cell.key,) if (cell := row[column]) is not None else () for row in cells)
-            contests.append(Contest(kind, 2 + several + column, tuple(enumerate(keys, len(rows)))))
-        for (encoder, finetune), entries in zip(names, marked, strict=True):
-            rows.append((task, encoder, *([finetune] if several else []), *entries))
+            in_column = [row[column] for row in cells]
+            keys = [() if cell is None else (cell.key,) for cell in in_column]
+            contests.append(Contest(kind, 2 + several_strategies + column, tuple(enumerate(keys, len(rows)))))
+        for (encoder, finetune), entries in zip(victims, marked, strict=True):
+            rows.append((task, encoder, *([finetune] if several_strategies else []), *entries))
     titles = {"asr": "ASR", "perturbed": "words", "clean": "Clean", TEST_ACCURACY: "Accuracy"}
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several else [])]
+    header = ["Task", "Encoder", *(["Fine-tuning"] if several_strategies else [])]
     header += [f"{titles[kind]} {attack}".strip() for attack, kind in columns]
-    first = (
-        *filter(None, [beside.note]),
-        *definitions(grid.metrics[name] for name in SHOWN),
-        sizes(grid, "asr", grid.tasks),
-        *together.notes(grid, grid.tasks),
+    first_notes = (
+        *filter(None, [test_accuracy.note]),
+        *list_definitions(grid.metrics[victim] for victim in SHOWN),
+        denominator_note(grid, "asr", grid.tasks),
+        *(at_ceiling := ceilings(grid, grid.tasks)),
+        *any_attack_cells.notes(grid, grid.tasks),
     )
     return Table(
         metric=metric,
         layout="by-task",
         header=tuple(header),
         rows=tuple(rows),
-        groups=groups_of(rows),
-        cells=tuple(described(cell, metric, whole) | beside.told(cell) for cell in whole.cells.values()),
-        notes=notes(grid, grid.tasks, first),
+        groups=group_starts(rows),
+        cells=tuple(
+            cell_for_programs(cell, metric, shown_grid) | test_accuracy.told(cell) for cell in shown_grid.cells.values()
+        ),
+        notes=table_notes(grid, grid.tasks, first_notes),
         interval=interval_note(grid, "asr"),
         flags=grid.flags.listed(run.job for run in grid.runs),
         shows=grid.metrics[metric].about,
         contests=tuple(contests),
         best="the most robust, that is the highest accuracy, the lowest ASR and the most words,",
-        brief=tuple(filter(None, [beside.note])),
+        brief=(*filter(None, [test_accuracy.note]), *at_ceiling),
     )

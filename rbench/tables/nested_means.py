@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rbench.score.combined import Part, combine
+from rbench.score.combined import WeightedCell, combine_cells
 
 Values = dict[str, float]
 """By example; those that are in no denominator of the metric are left out."""
 
 
 @dataclass(frozen=True)
-class Observed:
+class JobValues:
     """What one job adds to a metric."""
 
     seed: int
@@ -26,61 +26,73 @@ class Observed:
     by_rater: Mapping[str, Values] = field(default_factory=dict)
     """Of a metric of what people said: the values by the answers of each rater alone."""
 
-    def said_by(self, rater: str) -> list[float]:
+    def values_by(self, rater: str) -> list[float]:
         """Return the values by the answers of one rater; those of all where this one said nothing."""
-        own = self.by_rater.get(rater, {})
-        return [own.get(unit, value) for unit, value in self.values.items()]
+        of_rater = self.by_rater.get(rater, {})
+        return [of_rater.get(unit, value) for unit, value in self.values.items()]
 
 
-Rows = Sequence[tuple[Observed, int]]
-"""Jobs, each with the round to which its training belongs; see `Part.rounds`."""
+JobsWithRounds = Sequence[tuple[JobValues, int]]
+"""Jobs, each with the round to which its training belongs; see `WeightedCell.rounds`."""
 
 
-def part(rows: Rows, weight: float, task: str, encoder: str) -> Part:
+def build_part(jobs_with_rounds: JobsWithRounds, weight: float, task: str, encoder: str) -> WeightedCell:
     """Return the values of one cell's jobs as a part of a sum of cells' means."""
-    sizes = [(one, rank, len(one.values)) for one, rank in rows]
-    people = {who: 0 for one, _ in rows for who in one.by_rater}
-    return Part(
+    counted_jobs = [(job_values, round_index, len(job_values.values)) for job_values, round_index in jobs_with_rounds]
+    raters = {rater: 0 for job_values, _ in jobs_with_rounds for rater in job_values.by_rater}
+    return WeightedCell(
         weight=weight,
         task=task,
         encoder=encoder,
-        values=[value for one, _ in rows for value in one.values.values()],
-        examples=[f"{one.seed}/{example}" for one, _ in rows for example in one.values],
-        seeds=[seed for one, _, n in sizes for seed in [one.seed] * n],
-        trainings=[training for one, _, n in sizes for training in [one.training] * n],
-        rounds=[round_ for _, rank, n in sizes for round_ in [rank] * n],
-        by_rater={who: [x for one, _ in rows for x in one.said_by(who)] for who in people} if people else None,
+        values=[value for job_values, _ in jobs_with_rounds for value in job_values.values.values()],
+        # An example attacked with two seeds is two units, so its id has the seed before it.
+        examples=[
+            f"{job_values.seed}/{example}" for job_values, _ in jobs_with_rounds for example in job_values.values
+        ],
+        seeds=[seed for job_values, _, n in counted_jobs for seed in [job_values.seed] * n],
+        trainings=[training for job_values, _, n in counted_jobs for training in [job_values.training] * n],
+        rounds=[round_ for _, round_index, n in counted_jobs for round_ in [round_index] * n],
+        by_rater={
+            rater: [x for job_values, _ in jobs_with_rounds for x in job_values.values_by(rater)] for rater in raters
+        }
+        if raters
+        else None,
     )
 
 
-def observed(jobs: Iterable[tuple[int, int | None, Values | None]]) -> tuple[Observed, ...] | None:
+def collect_job_values(jobs: Iterable[tuple[int, int | None, Values | None]]) -> tuple[JobValues, ...] | None:
     """Return what the jobs of a cell add to a metric; None where there are none, and where the values of one are lost.
 
     Args:
         jobs: of each job its fine-tuning seed, its training seed (None where its encoder has none), and its values.
     """
-    found = list(jobs)
-    known = tuple(Observed(seed, training or 0, values) for seed, training, values in found if values is not None)
-    return known if 0 < len(known) == len(found) else None
+    given_jobs = list(jobs)
+    known = tuple(JobValues(seed, training or 0, values) for seed, training, values in given_jobs if values is not None)
+    # All or nothing: a mean over the jobs whose outcomes are left would be of other examples than the number itself.
+    return known if 0 < len(known) == len(given_jobs) else None
 
 
-def limits(cells: Sequence[Sequence[Observed] | None], *, shares: bool = False) -> tuple[float, float] | None:
+def mean_interval(cells: Sequence[Sequence[JobValues] | None], *, shares: bool = False) -> tuple[float, float] | None:
     """Return the 95% interval of the mean of one encoder's cells, each of which is the mean of its values.
 
     None where a cell is not known or has no values, or where values do not vary and are no shares.
 
     Args:
-        cells: the jobs of each cell, as `observed` returns them. Cells are of different tasks.
+        cells: the jobs of each cell, as `collect_job_values` returns them. Cells are of different tasks.
         shares: whether the metric is a share of examples. Where all values are 0 or 1, its interval is within 0..1.
     """
     parts = []
     for i, jobs in enumerate(cells):
         if jobs is None:
             return None
-        trainings = sorted({one.training for one in jobs})
-        parts.append(part([(one, trainings.index(one.training)) for one in jobs], 1 / len(cells), str(i), ""))
-    if not all(one.values for one in parts):
+        trainings = sorted({job_values.training for job_values in jobs})
+        rounds = [(job_values, trainings.index(job_values.training)) for job_values in jobs]
+        # Each cell stands for a task of its own (`str(i)`), so that texts of different cells are never paired.
+        parts.append(build_part(rounds, 1 / len(cells), str(i), ""))
+    if not all(cell_part.values for cell_part in parts):
         return None
-    counted = shares and all(value in (0.0, 1.0) for one in parts for value in one.values)
-    found = combine(parts, n=sum(len(one.values) for one in parts), bound=None, shares=counted)
-    return None if found.low is None or found.high is None else (found.low, found.high)
+    values = [value for cell_part in parts for value in cell_part.values]
+    # Means over raters or over seeds may lie between 0 and 1: then the interval is one of a mean, not of a share.
+    counted = shares and all(value in (0.0, 1.0) for value in values)
+    estimate = combine_cells(parts, n=len(values), bound=None, shares=counted)
+    return None if estimate.low is None or estimate.high is None else (estimate.low, estimate.high)

@@ -8,89 +8,122 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from rbench.schema import KINDS, RESOURCE_NAMES, AttackJob, AttackSpec, EncoderSpec, Job, Plan, ResourceKind, Source
-from rbench.store.job_status import Standing
+from rbench.schema import (
+    KINDS,
+    RESOURCE_NAMES,
+    AttackJob,
+    AttackSpec,
+    EncoderSpec,
+    Job,
+    Plan,
+    ResourceKind,
+    ResourceSource,
+)
+from rbench.store.job_status import JobStatuses
 from rbench.tables import draws
-from rbench.tables.aggregate import Cell, Grid
-from rbench.tables.formats import listed
+from rbench.tables.aggregate import AttackCell, AttackGrid
+from rbench.tables.formats import list_names
 
-OF_PEOPLE = "Intervals have texts and raters as levels, and seeds where there are several."
+PEOPLE_INTERVAL_NOTE = "Intervals have texts and raters as levels, and seeds where there are several."
 """The note on intervals of numbers of what people said."""
 
 
-def notes(grid: Grid, tasks: Sequence[str], first: Sequence[str]) -> tuple[str, ...]:
-    """Return all notes of a table on `tasks`, in reading order. `first` are the notes of this table alone."""
+def table_notes(grid: AttackGrid, tasks: Sequence[str], own_notes: Sequence[str]) -> tuple[str, ...]:
+    """Return all notes of a table on `tasks`, in reading order. `own_notes` are the notes of this table alone."""
+    # Reading order: what this table shows, how it was computed, with what, and what is wrong or missing last.
     shown = [job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs]
     return (
-        *first,
-        *rules(run.spec for cell in grid.cells.values() if cell.task in tasks for run in cell.runs),
+        *own_notes,
+        *goal_notes(run.spec for cell in grid.cells.values() if cell.task in tasks for run in cell.runs),
         *grid.plan.suite.notes,
-        *(draws.notes(grid.plan, [run.job for run in grid.runs]) or [seeds(run.job for run in grid.runs)]),
-        *_truncated(grid, tasks),
-        *timed_out(grid, tasks),
-        *_resources(grid),
-        *_attacks(grid),
-        *variants(grid.plan, grid.flags.behind(shown)),
-        *_precision(grid),
-        *as_read(grid.plan),
-        *selected_steps(grid.plan),
+        *(draws.notes(grid.plan, [run.job for run in grid.runs]) or [seeds_note(run.job for run in grid.runs)]),
+        *_truncation_notes(grid, tasks),
+        *timeout_notes(grid, tasks),
+        *_resource_notes(grid),
+        *_attack_notes(grid),
+        *variant_notes(grid.plan, grid.flags.jobs_behind(shown)),
+        *_precision_notes(grid),
+        *differing_model_notes(grid.plan),
+        *selected_step_notes(grid.plan),
         *grid.flags.notes(shown),
-        *missing("attack jobs", [run.job for run in grid.runs], grid.standing),
+        *unfinished_notes("attack jobs", [run.job for run in grid.runs], grid.standing),
     )
 
 
-def interval_note(grid: Grid, metric: str) -> str:
+def interval_note(grid: AttackGrid, metric: str) -> str:
     """Return a note on how this metric's intervals are computed and which variation they cover."""
     if grid.metrics[metric].of_people:
-        return OF_PEOPLE
+        return PEOPLE_INTERVAL_NOTE
     share = grid.metrics[metric].share
     kind = "Wilson 95% intervals" if share else "Student's t 95% intervals of the mean"
     of_one = f"{kind}. They cover the choice of examples, not differences between seeds."
-    several = [
-        cell for cell in grid.cells.values() if len(cell.tallies) > 1 and cell.pooled_as(metric).mean is not None
+    several_seeds = [
+        cell for cell in grid.cells.values() if len(cell.tallies) > 1 and cell.pooled_metric(metric).mean is not None
     ]
-    bare = sum(not cell.levelled(metric) for cell in several)
-    if len(several) == bare:
-        return f"{of_one} Each example counts once, however many seeds share it." if several else of_one
+    without_levels = sum(not cell.has_seed_levels(metric) for cell in several_seeds)
+    if len(several_seeds) == without_levels:
+        return f"{of_one} Each example counts once, however many seeds share it." if several_seeds else of_one
     kind = "Wilson's" if share else "Student's t of the examples"
-    return draws.levels_note(kind, "examples", cells=bare, missing="outcomes")
+    return draws.levels_note(kind, "examples", cells=without_levels, missing="outcomes")
 
 
-def sizes(grid: Grid, metric: str, tasks: Sequence[str]) -> str:
+def denominator_note(grid: AttackGrid, metric: str, tasks: Sequence[str]) -> str:
     """Return a note with the n of each column, and its skipped, errored and (if there are any) wordless examples."""
-    counts = counted(grid.cells.values(), metric, tasks)
-    return f"n, the denominator of a cell: {counts}. {outside(grid)} are in no denominator."
+    counts = count_by_task(grid.cells.values(), metric, tasks)
+    return f"n, the denominator of a cell: {counts}. {name_excluded(grid)} are in no denominator."
 
 
-def counted(cells: Iterable[Cell], metric: str, tasks: Iterable[str]) -> str:
+def count_by_task(cells: Iterable[AttackCell], metric: str, tasks: Iterable[str]) -> str:
     """Return the n of some cells by task, and their skipped, errored and (if there are any) wordless examples."""
-    parts, among = [], list(cells)
+    parts, all_cells = [], list(cells)
     for task in tasks:
-        there = [cell for cell in among if cell.task == task and cell.present]
-        if there:
-            n = spanned(cell.pooled_as(metric).n for cell in there)
-            skipped = spanned(cell.pooled.skipped for cell in there)
-            errored = spanned(cell.pooled.errored for cell in there)
-            wordless = spanned(cell.pooled.wordless for cell in there)
-            unusable = spanned(cell.pooled.unusable for cell in there)
+        task_cells = [cell for cell in all_cells if cell.task == task and cell.present]
+        if task_cells:
+            n = format_range(cell.pooled_metric(metric).n for cell in task_cells)
+            skipped = format_range(cell.pooled.skipped for cell in task_cells)
+            errored = format_range(cell.pooled.errored for cell in task_cells)
+            wordless = format_range(cell.pooled.wordless for cell in task_cells)
+            unusable = format_range(cell.pooled.unusable for cell in task_cells)
             more = f", without words {wordless}" if wordless != "0" else ""
-            late = spanned(cell.pooled.timed_out for cell in there)
-            errored += f", of these timed out {late}" if late != "0" else ""
+            timed_out_range = format_range(cell.pooled.timed_out for cell in task_cells)
+            errored += f", of these timed out {timed_out_range}" if timed_out_range != "0" else ""
             more += f", with an empty sentence or a score outside the scale {unusable}" if unusable != "0" else ""
             parts.append(f"{task} {n} (skipped {skipped}, errored {errored}{more})")
     return "; ".join(parts) or "nothing yet"
 
 
-def timed_out(grid: Grid, tasks: Sequence[str]) -> list[str]:
+CEILING = 0.9
+"""Rates above this, of an attack on several victims, tell the victims apart badly."""
+
+
+def ceilings(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
+    """Return a note where an attack succeeds on nearly all texts of two victims or more; none elsewhere."""
+    found = []
+    for attack in grid.attacks:
+        for task in tasks:
+            cells = (cell for key, cell in grid.cells.items() if (key[0], key[-1]) == (attack, task) and cell.present)
+            rates = [rate for cell in cells if (rate := cell.sampled("asr").value) is not None]
+            if sum(rate > CEILING for rate in rates) > 1:
+                found.append(f"{attack} on {task}")
+    if not found:
+        return []
+    return [
+        f"At the ceiling, where more than {CEILING:.0%} of the texts of several victims fall and the rate cannot tell "
+        f"these apart: {list_names(found)}. How many words it takes can: `--metric words`, and the number words_needed "
+        "of all attacks together."
+    ]
+
+
+def timeout_notes(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
     """Return a note on examples that --max-seconds ended; none if there are none."""
     cells = [cell for cell in grid.cells.values() if cell.task in tasks and cell.present]
     records = [run.record for cell in cells for run in cell.runs if run.tally is not None and run.tally.timed_out]
     if not records:
         return []
-    n = sum(cell.pooled.timed_out for cell in cells)
-    limits = {one.provenance.max_seconds or 0.0 for one in records if one is not None} - {0.0}
-    limit = f" ({listed([f'{seconds:g}' for seconds in sorted(limits)])} s)" if limits else ""
-    took = "1 example took" if n == 1 else f"{n} examples took"
+    count = sum(cell.pooled.timed_out for cell in cells)
+    limits = {record.provenance.max_seconds or 0.0 for record in records if record is not None} - {0.0}
+    limit = f" ({list_names([f'{seconds:g}' for seconds in sorted(limits)])} s)" if limits else ""
+    took = "1 example took" if count == 1 else f"{count} examples took"
     return [
         f"{took} longer than --max-seconds{limit} and timed out. Such examples are errored and in no denominator. They "
         "are often the longest texts, so the numbers are those of the other texts. rbench run --retry-timeouts attacks "
@@ -98,36 +131,40 @@ def timed_out(grid: Grid, tasks: Sequence[str]) -> list[str]:
     ]
 
 
-def outside(grid: Grid) -> str:
+def name_excluded(grid: AttackGrid) -> str:
     """Return the name of the examples that are in no denominator."""
     words = ["those without words to replace"] if grid.wordless else []
     pairs = ["pairs with an empty sentence or a score outside the scale"] if grid.unusable else []
     return ", and ".join(["Errored examples", *words, *pairs]) + ("," if words or pairs else "")
 
 
-def spanned(values: Iterable[int]) -> str:
+def format_range(values: Iterable[int]) -> str:
     """Format numbers as `7` if they are equal, else as a range: `5 to 9`."""
     numbers = sorted(values)
     return f"{numbers[0]}" if numbers[0] == numbers[-1] else f"{numbers[0]} to {numbers[-1]}"
 
 
-def seeds(jobs: Iterable[Job]) -> str:
+def seeds_note(jobs: Iterable[Job]) -> str:
     """Return a note with the seeds of some jobs."""
-    found = list(dict.fromkeys(job.seed for job in jobs))
-    names = ", ".join(map(str, found))
-    return f"Seed {names}." if len(found) == 1 else f"Seeds {names}."
+    different = list(dict.fromkeys(job.seed for job in jobs))
+    names = ", ".join(map(str, different))
+    return f"Seed {names}." if len(different) == 1 else f"Seeds {names}."
 
 
-def _truncated(grid: Grid, tasks: Sequence[str]) -> list[str]:
-    def counts(cells: Iterable[Cell]) -> str:
-        return spanned(cell.pooled.truncated for cell in cells)
+def _truncation_notes(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
+    def counts(cells: Iterable[AttackCell]) -> str:
+        return format_range(cell.pooled.truncated for cell in cells)
 
-    found = {task: [cell for cell in grid.cells.values() if cell.task == task and cell.present] for task in tasks}
-    cut = [f"{task} {counts(cells)}" for task, cells in found.items() if any(c.pooled.truncated for c in cells)]
-    return [f"Examples longer than the victim reads: {'; '.join(cut)} of a cell."] if cut else []
+    cells_by_task = {
+        task: [cell for cell in grid.cells.values() if cell.task == task and cell.present] for task in tasks
+    }
+    truncated = [
+        f"{task} {counts(cells)}" for task, cells in cells_by_task.items() if any(c.pooled.truncated for c in cells)
+    ]
+    return [f"Examples longer than the victim reads: {'; '.join(truncated)} of a cell."] if truncated else []
 
 
-def _resources(grid: Grid) -> list[str]:
+def _resource_notes(grid: AttackGrid) -> list[str]:
     """Return one note per resource set, with every resource that some attack uses."""
     sets: dict[str, dict[ResourceKind, str]] = {}
     for run in grid.runs:
@@ -135,7 +172,7 @@ def _resources(grid: Grid) -> list[str]:
         for kind in run.spec.attack.needs:
             source = getattr(run.spec.resources, kind)
             if source is not None:
-                used[kind] = _source(source, run.spec.resource_fingerprints.get(kind, ""))
+                used[kind] = _format_source(source, run.spec.resource_fingerprints.get(kind, ""))
     return [
         f"Resources behind the attacks (resource set {name}): "
         + ("; ".join(f"{RESOURCE_NAMES[kind]} {used[kind]}" for kind in RESOURCE_NAMES if kind in used) or "none")
@@ -144,7 +181,7 @@ def _resources(grid: Grid) -> list[str]:
     ]
 
 
-def _source(source: Source, fingerprint: str) -> str:
+def _format_source(source: ResourceSource, fingerprint: str) -> str:
     """Format a source as `bert-base-uncased (hub)`. Only the last part of a path is kept: it is the same everywhere.
 
     A local folder takes precedence over the hub, so a model that a set names for the hub may come from a folder of
@@ -158,23 +195,26 @@ def _source(source: Source, fingerprint: str) -> str:
     return f"{path.name if path.is_absolute() else source.name} ({about})"
 
 
-def _attacks(grid: Grid) -> list[str]:
+def _attack_notes(grid: AttackGrid) -> list[str]:
     """Return the notes in the attacks' files (such as BERT-Attack's K), each after the attack's name."""
-    said = {(run.job.parts[-1], note): None for run in grid.runs for note in run.spec.attack.notes}
-    return [note if _letters(note).startswith(_letters(attack)) else f"{attack}: {note}" for attack, note in said]
+    stated_notes = {(run.job.parts[-1], note): None for run in grid.runs for note in run.spec.attack.notes}
+    return [
+        note if _reduce_to_letters(note).startswith(_reduce_to_letters(attack)) else f"{attack}: {note}"
+        for attack, note in stated_notes
+    ]
 
 
-def _letters(text: str) -> str:
+def _reduce_to_letters(text: str) -> str:
     """Reduce `BERT-Attack: K = 8` to `bertattackk8`, to see in any spelling if a note begins with its attack's name."""
     return "".join(c for c in text.lower() if c.isalnum())
 
 
-def _precision(grid: Grid) -> list[str]:
-    found: dict[str, list[str]] = {}
+def _precision_notes(grid: AttackGrid) -> list[str]:
+    jobs_by_precision: dict[str, list[str]] = {}
     for run in grid.runs:
         if run.record is not None and run.tally is not None and run.record.provenance.precision != "fp32":
-            found.setdefault(run.record.provenance.precision, []).append(_name(run.job))
-    return [f"Precision {precision}, not fp32: {listed(names)}." for precision, names in found.items()]
+            jobs_by_precision.setdefault(run.record.provenance.precision, []).append(_short_name(run.job))
+    return [f"Precision {precision}, not fp32: {list_names(names)}." for precision, names in jobs_by_precision.items()]
 
 
 OWN_FILES = {
@@ -186,42 +226,52 @@ OWN_FILES = {
 until encoders were completed by their models' own files."""
 
 
-def as_read(plan: Plan) -> list[str]:
+def differing_model_notes(plan: Plan) -> list[str]:
     """Return a note on each of OWN_FILES that a RUN reads otherwise: an older one, or where a suite says so."""
     notes = {}
     for job in plan.jobs:
         spec = getattr(job.spec, "encoder", None)
         if not isinstance(spec, EncoderSpec) or spec.train is not None or spec.base not in OWN_FILES:
             continue
-        longest, own = spec.max_length or 512, OWN_FILES[spec.base]
-        if longest != own or not spec.normalize:
-            how = "" if spec.normalize else " and vectors are not normalised"
+        longest, model_longest = spec.max_length or 512, OWN_FILES[spec.base]
+        if longest != model_longest or not spec.normalize:
+            normalised = "" if spec.normalize else " and vectors are not normalised"
             notes[spec.name] = (
-                f"{spec.name}: texts are cut at {longest} tokens{how}; the model's own files say {own} tokens and "
-                "normalised vectors."
+                f"{spec.name}: texts are cut at {longest} tokens{normalised}; the model's own files say "
+                f"{model_longest} tokens and normalised vectors."
             )
     return [*notes.values()]
 
 
-def missing(what: str, jobs: Iterable[Job], found: Standing) -> list[str]:
+def unfinished_notes(what: str, jobs: Iterable[Job], statuses: JobStatuses) -> list[str]:
     """Return notes that count and name the jobs that failed, are damaged or are not done. `what` is the jobs' name."""
-    asked = list(jobs)
-    failed, damaged, waiting = found.unfinished(asked)
+    shown_jobs = list(jobs)
+    failed, damaged, waiting = statuses.unfinished(shown_jobs)
     remedy = " They count as not done; rbench verify says what is wrong, the same rbench run makes them again."
-    told = (("failed", failed, ""), ("damaged", damaged, remedy), ("not done", waiting, ""))
-    return [f"{len(those)} of {len(asked)} {what} {how}: {named(those)}.{more}" for how, those, more in told if those]
+    kinds_of_unfinished = (("failed", failed, ""), ("damaged", damaged, remedy), ("not done", waiting, ""))
+    return [
+        f"{len(unfinished)} of {len(shown_jobs)} {what} {state}: {name_jobs(unfinished)}.{more}"
+        for state, unfinished, more in kinds_of_unfinished
+        if unfinished
+    ]
 
 
-def selected_steps(plan: Plan) -> list[str]:
+def selected_step_notes(plan: Plan) -> list[str]:
     """Return notes on the scores that selected the training steps of encoders.
 
     Scores that selected a step are optimistic, so the table names them.
     """
     selected: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for job in plan.jobs:
-        if job.pretraining is not None and (train := job.pretraining.encoder.train) and train.selecting:
-            names = selected.setdefault((train.selecting, train.scored_splits), [])
-            names += [name] if (name := plan.draw(job.pretraining.encoder.name).encoder) not in names else []
+        if job.pretraining is None:
+            continue
+        train = job.pretraining.encoder.train
+        if train is None or not train.selection_tasks:
+            continue
+        names = selected.setdefault((train.selection_tasks, train.scored_splits), [])
+        name = plan.draw(job.pretraining.encoder.name).encoder
+        if name not in names:
+            names.append(name)
     return [
         f"Training steps selected by {'the mean of ' if len(tasks) > 1 else ''}Spearman's correlation on "
         f"{', '.join(tasks)} ({split} {'splits' if ' ' in split else 'split'}): {', '.join(names)}."
@@ -229,40 +279,43 @@ def selected_steps(plan: Plan) -> list[str]:
     ]
 
 
-def _name(job: Job) -> str:
+def _short_name(job: Job) -> str:
     return job.name.removeprefix(f"{job.stage}/")
 
 
-def named(jobs: Iterable[Job]) -> str:
+def name_jobs(jobs: Iterable[Job]) -> str:
     """List the first names of some jobs, and the number of the others."""
-    return listed([_name(job) for job in jobs])
+    return list_names([_short_name(job) for job in jobs])
 
 
-def variants(plan: Plan, behind: Iterable[Job]) -> list[str]:
+def variant_notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
     """Return a note for each variant of a method and its source, with the encoders and attacks that have it.
 
     Args:
         plan: the plan, which says what encoder a draw is of.
         behind: the jobs of a table and all that they stand on.
     """
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    names_by_variant: dict[tuple[str, str], dict[str, None]] = {}
     for job in behind:
-        of: EncoderSpec | AttackSpec
-        if job.pretraining is not None and (train := job.pretraining.encoder.train) is not None:
-            of, options = job.pretraining.encoder, train.options
-            name = plan.draw(of.name).encoder
+        entry: EncoderSpec | AttackSpec
+        if job.pretraining is not None and job.pretraining.encoder.train is not None:
+            entry, options = job.pretraining.encoder, job.pretraining.encoder.train.options
+            name = plan.draw(entry.name).encoder
         elif job.attacking is not None:
-            name, of, options = job.parts[3], job.attacking.attack, job.attacking.attack.parameters
+            name, entry, options = job.parts[3], job.attacking.attack, job.attacking.attack.parameters
         else:
             continue
-        if of.variant_source is not None and "variant" in options:
-            found.setdefault((options["variant"], of.variant_source), {})[name] = None
-    return [f"Variant {variant}, from {source}: {', '.join(names)}." for (variant, source), names in found.items()]
+        if entry.variant_source is not None and "variant" in options:
+            names_by_variant.setdefault((options["variant"], entry.variant_source), {})[name] = None
+    return [
+        f"Variant {variant}, from {source}: {', '.join(names)}."
+        for (variant, source), names in names_by_variant.items()
+    ]
 
 
-def rules(jobs: Iterable[AttackJob]) -> list[str]:
+def goal_notes(jobs: Iterable[AttackJob]) -> list[str]:
     """Return notes on when attacks succeed, kind by kind of the tasks that were attacked. Of attacks whose goal is a
     wrong class there are none."""
     attacks = list(jobs)
     by_kind = [[job for job in attacks if job.task.kind == kind] for kind in KINDS]
-    return [note for own in by_kind if own for note in own[0].task.of_kind.goal_notes(own)]
+    return [note for same_kind in by_kind if same_kind for note in same_kind[0].task.of_kind.goal_notes(same_kind)]

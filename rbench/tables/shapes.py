@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Literal, get_args
 
-from rbench.tables.table import Side
+from rbench.tables.table import ColumnSide
 
 GAP = 8.0
 """Points between columns, in letters of ten points: twice `\\tabcolsep`. A room may have less."""
@@ -20,8 +20,19 @@ ABSENT = "–"
 DIGITS = re.compile(r"[-+]?\d+(\.\d+)?")
 _BOLD, _SMALL = 1.15, 0.82
 """Widths of bold letters and of the small letters of intervals, as shares of those of plain letters."""
-_LOW = 0.8
+LOW = 0.8
 """The height of a line of intervals, in lines of text."""
+_FRAME, _RULE, _PARTIAL_RULE = 12.2, 5.5, 5.3
+"""Points that the three rules of a table, one more between rows, and those in its header take. They are those of
+booktabs in letters of eleven points, and the same in all smaller letters."""
+_STACKED = 1.5
+"""Points that a line after the first of an entry of the header needs besides a line of text."""
+_SCRIPT = 0.4
+"""Points that a row with signs or small letters beside its numbers is higher than others."""
+_LINE, _HYPHEN = 100, 2500
+"""Demerits of TeX for a line that ends between words, and for one that ends behind a hyphen besides."""
+HANG = 7.0
+"""Points by which lines after the first of an entry begin to the right, in letters of ten points."""
 _WIDTHS: Mapping[str, float] = {
     char: points
     for chars, points in {
@@ -36,25 +47,50 @@ _WIDTHS: Mapping[str, float] = {
 
 
 @cache
-def wide(text: str) -> float:
+def text_width(text: str) -> float:
     """Return about how wide a text is, in points; rather too wide."""
     return math.fsum(_WIDTHS.get(char, 5.57 if char.islower() else 7.64) for char in text)
 
 
-Place = Literal["behind", "small", "below"]
+@cache
+def count_lines(text: str, width: float, hang: float = 0) -> int:
+    """Return how many lines a paragraph takes, broken as TeX breaks it: behind words and signs, rarely behind hyphens.
+
+    Args:
+        text: the paragraph, not escaped.
+        width: the points of a line, in letters of ten points.
+        hang: by how many points lines after the first are shorter.
+    """
+    parts = re.findall(r"\s*(?:[^\s_/=,:\[-]+[_/=,:\[-]*|[_/=,:\[-]+)", text)
+    widths, starts = [*map(text_width, parts)], [text_width(part.lstrip()) for part in parts]
+    # The demerits, and how many lines end there, of the best way to break before each part.
+    best: list[tuple[float, int]] = [(0, 0)]
+    for end in range(1, len(parts) + 1):
+        hyphen = _HYPHEN if parts[end - 1].endswith("-") and end < len(parts) else 0
+        ways, used = [], 0.0
+        for start in range(end - 1, -1, -1):
+            if start < end - 1 and used + starts[start] > width - (hang if start else 0):
+                break
+            ways.append((best[start][0] + _LINE + hyphen, best[start][1] + 1))
+            used += widths[start]
+        best.append(min(ways))
+    return max(1, best[-1][1])
+
+
+IntervalPlace = Literal["behind", "small", "below"]
 """Where what belongs to a number stands, such as its interval: behind it, behind it in small letters, or below it."""
-PLACES: tuple[Place, ...] = get_args(Place)
+INTERVAL_PLACES: tuple[IntervalPlace, ...] = get_args(IntervalPlace)
 
 
 @dataclass(frozen=True)
-class Cell:
+class PaperCell:
     """An entry, not escaped."""
 
     text: str
     """A number as shown, or words."""
     more: str = ""
     """What stands behind a number: an interval, `[45.0, 57.3]`, or what follows a ±."""
-    place: Place = "behind"
+    place: IntervalPlace = "behind"
     """Where `more` stands."""
     rounded: tuple[str, str] | None = None
     """`text` and `more` with a digit less, where the interval is wider than that digit."""
@@ -73,26 +109,28 @@ class Cell:
 
     @cached_property
     def wide(self) -> float:
-        own = (wide(self.text) + wide(self.sign) * _SMALL) * (_BOLD if self.bold else 1) + (4 if self.letter else 0)
-        return max(own, self.beside) if self.place == "below" else own + self.beside
+        number_width = (text_width(self.text) + text_width(self.sign) * _SMALL) * (_BOLD if self.bold else 1) + (
+            4 if self.letter else 0
+        )
+        return max(number_width, self.beside) if self.place == "below" else number_width + self.beside
 
     @property
     def beside(self) -> float:
         """How wide `more` is, with the space before it."""
         if not self.more:
             return 0
-        return 2 + wide(self.more) if self.place == "behind" else wide(self.more) * _SMALL
+        return 2 + text_width(self.more) if self.place == "behind" else text_width(self.more) * _SMALL
 
 
 @dataclass(frozen=True)
-class Grid:
+class PaperGrid:
     """A table before it is arranged."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[PaperCell]]
     groups: Sequence[int]
     """The rows before which there is a line."""
-    sides: Sequence[Side]
+    sides: Sequence[ColumnSide]
     """How each column is set."""
     names: int
     """How many of the first columns hold names."""
@@ -103,12 +141,7 @@ class Grid:
     gap: float = GAP
     """Points between columns."""
 
-    def __post_init__(self) -> None:
-        columns = {len(self.header), len(self.sides), *map(len, self.rows)}
-        if len(columns) > 1:  # LaTeX would say `Extra alignment tab`, or nothing, and only to who compiles the table
-            raise ValueError(f"header, rows and alignment have {sorted(columns)} columns; they must have the same")
-
-    def of_columns(self, kept: Sequence[int]) -> Grid:
+    def with_columns(self, kept: Sequence[int]) -> PaperGrid:
         """Return the table with some of its columns."""
         return replace(
             self,
@@ -121,7 +154,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Head:
+class HeaderCell:
     """An entry of the header."""
 
     lines: tuple[str, ...]
@@ -131,14 +164,14 @@ class Head:
 
     @cached_property
     def wide(self) -> float:
-        return max(map(wide, self.lines), default=0) + (4 if self.letter else 0)
+        return max(map(text_width, self.lines), default=0) + (4 if self.letter else 0)
 
 
 @dataclass(frozen=True)
-class Form:
+class ColumnForm:
     """How a column is set."""
 
-    side: Side
+    side: ColumnSide
     digits: int | None = None
     """Of numbers that are aligned by their points: how many stand behind it, at most."""
     more: int = 0
@@ -150,21 +183,17 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Shown:
+class TableBlock:
     """A block of the table as it is arranged."""
 
-    heads: tuple[tuple[Head, ...], ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    forms: tuple[Form, ...]
+    heads: tuple[tuple[HeaderCell, ...], ...]
+    rows: tuple[tuple[PaperCell, ...], ...]
+    forms: tuple[ColumnForm, ...]
     groups: tuple[int, ...] = ()
-    titles: Mapping[int, Cell] = field(default_factory=dict)
+    titles: Mapping[int, PaperCell] = field(default_factory=dict)
     """What stands above a row, by the row that follows."""
     gap: float = GAP
     """Points between columns."""
-
-    @property
-    def head_lines(self) -> int:
-        return sum(max((len(head.lines) for head in heads), default=1) for heads in self.heads)
 
     def below(self, row: int) -> bool:
         """Whether intervals stand below the numbers of a row."""
@@ -182,42 +211,64 @@ class Shown:
     def wide(self) -> float:
         widths = [*self.widths]
         for heads in reversed(self.heads):  # the last line of the header first: those above span its columns
-            at = 0
+            column = 0
             for head in heads:
-                own = math.fsum(widths[at : at + head.span]) + self.gap * (head.span - 1)
-                widths[at] += max(0, head.wide - own)
-                at += head.span
+                spanned = math.fsum(widths[column : column + head.span]) + self.gap * (head.span - 1)
+                # A head that is wider than what it spans widens the first of its columns.
+                widths[column] += max(0, head.wide - spanned)
+                column += head.span
         total = math.fsum(widths) + self.gap * (len(widths) - 1)
         return max(total, *(title.wide for title in self.titles.values()), 0)
-
-    @property
-    def lines_in_all(self) -> float:
-        """Return the height of header, rows and rules in lines of text."""
-        return self.head_lines + 1.5 + self.height(0, len(self.rows))
 
     @cached_property
     def _lines(self) -> list[float]:
         return [self.lines(row) for row in range(len(self.rows))]
 
-    def lines(self, row: int) -> float:
-        """How many lines a row takes."""
+    @cached_property
+    def _scripts(self) -> list[bool]:
+        """Whether each row has signs, letters of notes, or intervals in small letters."""
+        return [
+            any(cell.sign or cell.letter or (cell.more and cell.place == "small") for cell in row) for row in self.rows
+        ]
+
+    def name_lines(self, row: int) -> int:
+        """Return how many lines the highest entry of a row takes without intervals below it."""
         of = zip(self.rows[row], self.forms, strict=True)
-        broken = [(cell.wide, form.width) for cell, form in of if form.width and cell.wide > form.width]
-        own = max([1, *(math.ceil(1.2 * wide / width) for wide, width in broken)])
-        return max(own, 1 + _LOW) if self.below(row) else own
+        # Two points for letters and signs behind the text, and for words that TeX does not press together.
+        return max([1, *(count_lines(cell.text, form.width - 2, HANG) for cell, form in of if form.width)])
 
-    def height(self, start: int, end: int) -> float:
-        """Return the height of some rows in lines of text. A rule takes half a line."""
-        between = sum(start < group < end for group in self.groups) / 2
-        return sum(self._lines[start:end]) + between + sum(start <= at < end for at in self.titles)
+    def lines(self, row: int) -> float:
+        """Return how many lines a row takes."""
+        height = self.name_lines(row)
+        return max(height, 1 + LOW) if self.below(row) else height
 
-    def part(self, start: int, end: int) -> Shown:
+    def height(self, line: float, start: int = 0, end: int | None = None) -> float:
+        """Return the height of header, rules and some rows.
+
+        Args:
+            line: points from one line of text to the next.
+            start: the first of the rows.
+            end: the one behind the last; None: all rows.
+        """
+        end = len(self.rows) if end is None else end
+        total = _FRAME
+        for heads in self.heads:
+            stacked = max((len(head.lines) for head in heads), default=1) - 1
+            total += line + max(stacked, 0) * (line + _STACKED)
+            total += _PARTIAL_RULE if any(head.span > 1 and head.lines for head in heads) else 0
+        total += line * (sum(self._lines[start:end]) + sum(start <= row < end for row in self.titles))
+        if self.titles and start not in self.titles and start < end:  # a part begins with the title of its group
+            total += line
+        total += _RULE * sum(start < group < end for group in self.groups)
+        return total + _SCRIPT * sum(self._scripts[start:end])
+
+    def part(self, start: int, end: int) -> TableBlock:
         """Return some of the rows. The name of a group stands in its first row, and again where a part begins."""
         rows = [list(row) for row in self.rows[start:end]]
         if rows and not self.titles:
             rows[0][0] = next((row[0] for row in reversed(self.rows[: start + 1]) if row[0].text), rows[0][0])
-        titles = {at - start: title for at, title in self.titles.items() if start <= at < end}
+        titles = {row_index - start: title for row_index, title in self.titles.items() if start <= row_index < end}
         if self.titles and 0 not in titles:
-            titles[0] = self.titles[max(at for at in self.titles if at <= start)]
-        groups = tuple(at - start for at in self.groups if start < at < end)
+            titles[0] = self.titles[max(row_index for row_index in self.titles if row_index <= start)]
+        groups = tuple(row_index - start for row_index in self.groups if start < row_index < end)
         return replace(self, rows=tuple(map(tuple, rows)), groups=groups, titles=titles)

@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 from rbench.schema import Flag, Score
 from rbench.schema import Meaning as Meaning
-from rbench.score import spread
+from rbench.score import standard_deviation
 
 FLAGGED, PARTIAL = "†", "§"
 """Signs behind a number: a flag concerns it or a part of it; some of what it is computed from is missing."""
 Layout = Literal["paper", "by-task", "by-attack", "means", "full"]
-Side = Literal["left", "right", "text"]
+ColumnSide = Literal["left", "right", "text"]
 """How a column is set: flush left, flush right, or as texts of several lines."""
 
 
 @dataclass(frozen=True)
-class Draws:
+class TrainingMeans:
     """An entry's values by training seed, in a table of a suite with `train_seeds`."""
 
     means: tuple[tuple[int, float], ...]
@@ -35,7 +35,7 @@ class Draws:
     @property
     def sd(self) -> float | None:
         """The sample standard deviation between training seeds; None for fewer than two."""
-        return spread(mean for _, mean in self.means)
+        return standard_deviation(mean for _, mean in self.means)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Number:
     high: float | None = None
     seed_sd: float | None = None
     """Sample standard deviation between fine-tuning seeds; within a training seed, where there are several."""
-    draws: Draws | None = None
+    draws: TrainingMeans | None = None
     """None in tables of suites without `train_seeds`."""
     best: bool = False
     partial: bool = False
@@ -71,7 +71,7 @@ class Number:
         """Return the entry withheld for some flags, or as it is for none. `Flags.on` decides for which."""
         if not flags:
             return self
-        draws = None if self.draws is None else Draws(())
+        draws = None if self.draws is None else TrainingMeans(())
         empty = replace(self, value=None, low=None, high=None, seed_sd=None, draws=draws)
         withheld = tuple(dict.fromkeys((*self.withheld, *flags)))
         return replace(empty, best=False, partial=False, withheld=withheld)
@@ -86,7 +86,7 @@ class Number:
         return f"{100 * value if self.percent else value:.{self.digits}f}"
 
     @property
-    def coarse(self) -> bool:
+    def is_coarse(self) -> bool:
         """Whether the interval is wider than a unit of the last digit but one, so that the last digit says little."""
         if self.low is None or self.high is None or not self.digits:
             return False
@@ -100,7 +100,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedText:
     """A text with some pieces marked. Formats that have colours show them in `colour`."""
 
     pieces: tuple[tuple[str, bool], ...]
@@ -112,7 +112,7 @@ class Marked:
 
 
 @dataclass(frozen=True)
-class Beside:
+class PrintedEntry:
     """A number that a paper prints, with ours where there is one."""
 
     printed: str
@@ -124,7 +124,7 @@ class Beside:
     """Whether the paper cites the system and rbench does not have it."""
 
 
-Entry = str | int | Number | Marked | Beside | None
+TableEntry = str | int | Number | MarkedText | PrintedEntry | None
 CellKey = tuple[str, str, str, str]
 """Attack, encoder, strategy and task of a cell of attacks."""
 
@@ -139,14 +139,15 @@ class Contest:
     """For each entry the index of its row, and its cells: one, or several of which it is the average."""
 
 
-def p_value(p: float | None) -> str:
+def format_p_value(p: float | None) -> str:
     """Write a p value: `0.012`; `<0.001`, since none is 0; nothing where there is none."""
     return "" if p is None else "<0.001" if p < 0.0005 else f"{p:.3f}"
 
 
-def groups_of(rows: Sequence[tuple[Entry, ...]], by: int = 1) -> frozenset[int]:
-    """Return the rows that begin a new group: those whose first `by` entries are not those of the row above."""
-    return frozenset(i for i in range(1, len(rows)) if rows[i][:by] != rows[i - 1][:by])
+def group_starts(rows: Sequence[tuple[TableEntry, ...]], name_columns: int = 1) -> frozenset[int]:
+    """Return the rows that begin a new group: those whose first `name_columns` entries are not those of the row
+    above."""
+    return frozenset(i for i in range(1, len(rows)) if rows[i][:name_columns] != rows[i - 1][:name_columns])
 
 
 @dataclass(frozen=True)
@@ -156,14 +157,14 @@ class Table:
     metric: str
     """A metric, or the name of a measure."""
     header: tuple[str, ...]
-    rows: tuple[tuple[Entry, ...], ...]
+    rows: tuple[tuple[TableEntry, ...], ...]
     cells: tuple[dict[str, Any], ...]
     notes: tuple[str, ...]
     layout: Layout = "paper"
     above: tuple[str, ...] = ()
     """What stands above each entry of the header, such as the metric of a column; empty: nothing does."""
     groups: frozenset[int] = frozenset()
-    """Indices of the rows that begin a new group, without the first row; see `groups_of`."""
+    """Indices of the rows that begin a new group, without the first row; see `group_starts`."""
     interval: str = ""
     """Explanation of the intervals, printed where they are shown."""
     flags: tuple[dict[str, Any], ...] = ()
@@ -192,16 +193,16 @@ class Table:
     @property
     def meaning(self) -> Meaning:
         """Title and definition."""
-        found = self.about or self.shows
-        assert found is not None, f"the table {self.metric} says nothing of what it shows"
-        return found
+        meaning = self.about or self.shows
+        assert meaning is not None, f"the table {self.metric} says nothing of what it shows"
+        return meaning
 
 
-MARK = " ‡"
+NOT_COMPARABLE_MARK = " ‡"
 """Stands behind the head of a column whose numbers compare with no printed one."""
 
 
-def average(entries: Sequence[Number | None], meaning: Meaning, *, intervals: bool = False) -> Number | None:
+def average_entries(entries: Sequence[Number | None], meaning: Meaning, *, intervals: bool = False) -> Number | None:
     """Return the unweighted mean of a row's entries.
 
     The mean has no value where an entry has none, is withheld where one is, and is None where an entry is missing.
@@ -210,55 +211,68 @@ def average(entries: Sequence[Number | None], meaning: Meaning, *, intervals: bo
         intervals: whether it has one, for entries that are independent. It is joined from theirs, the squares of the
             distances to the limits added up (Zou and Donner 2008).
     """
-    there = [entry for entry in entries if entry is not None]
-    if flags := {flag: None for entry in there for flag in entry.withheld}:
+    present = [entry for entry in entries if entry is not None]
+    # Flags come first: an average with a withheld part is withheld, even where another part is missing.
+    if flags := {flag: None for entry in present for flag in entry.withheld}:
         return Number(None, meaning.percent, digits=meaning.digits, withheld=tuple(flags), flagged=True)
-    values = [entry.value for entry in there if entry.value is not None]
-    if not there or len(there) < len(entries):
+    values = [entry.value for entry in present if entry.value is not None]
+    if not present or len(present) < len(entries):
         return None
     mean = math.fsum(values) / len(values) if len(values) == len(entries) else None
-    low, high = _joined(mean, there) if intervals and mean is not None else (None, None)
-    partial, flagged = (any(getattr(entry, name) for entry in there) for name in ("partial", "flagged"))
-    found = Number(mean, meaning.percent, low=low, high=high, digits=meaning.digits, draws=_draws(there))
-    return replace(found, partial=partial, flagged=flagged)
+    low, high = _limits_of_mean(mean, present) if intervals and mean is not None else (None, None)
+    partial, flagged = (any(getattr(entry, name) for entry in present) for name in ("partial", "flagged"))
+    mean_number = Number(
+        mean, meaning.percent, low=low, high=high, digits=meaning.digits, draws=_mean_by_training(present)
+    )
+    return replace(mean_number, partial=partial, flagged=flagged)
 
 
-def _joined(mean: float, entries: Sequence[Number]) -> tuple[float | None, float | None]:
+def _limits_of_mean(mean: float, entries: Sequence[Number]) -> tuple[float | None, float | None]:
     """Return the limits of a mean of independent entries; None where one of them has no interval."""
-    below = [one.value - one.low for one in entries if one.value is not None and one.low is not None]
-    above = [one.high - one.value for one in entries if one.value is not None and one.high is not None]
-    if len(below) < len(entries) or len(above) < len(entries):
+    to_lower = [entry.value - entry.low for entry in entries if entry.value is not None and entry.low is not None]
+    to_upper = [entry.high - entry.value for entry in entries if entry.value is not None and entry.high is not None]
+    if len(to_lower) < len(entries) or len(to_upper) < len(entries):
         return None, None
-    return mean - math.hypot(*below) / len(entries), mean + math.hypot(*above) / len(entries)
+    # Zou and Donner's MOVER: squared distances from estimates to limits add up as variances do.
+    return mean - math.hypot(*to_lower) / len(entries), mean + math.hypot(*to_upper) / len(entries)
 
 
-def _draws(entries: Sequence[Number]) -> Draws | None:
+def _mean_by_training(entries: Sequence[Number]) -> TrainingMeans | None:
     """Return the mean of the entries for each training seed that all of them have; None without `train_seeds`."""
     rows = [dict(entry.draws.means) for entry in entries if entry.draws is not None]
     if len(rows) < len(entries):
         return None
     shared = [seed for seed in rows[0] if all(seed in row for row in rows)]
-    return Draws(tuple((seed, math.fsum(row[seed] for row in rows) / len(rows)) for seed in shared))
+    return TrainingMeans(tuple((seed, math.fsum(row[seed] for row in rows) / len(rows)) for seed in shared))
 
 
 def mark_best(rows: Sequence[Sequence[Number | None]], kinds: Sequence[Meaning]) -> list[list[Number | None]]:
-    """Mark the best entries of each column, as `best_of` does."""
+    """Mark the best entries of each column, as `mark_best_of_column` does."""
     columns = [list(column) for column in zip(*rows, strict=True)]
     for column, meaning in zip(columns, kinds, strict=False):
-        column[:] = best_of(column, meaning.best)
+        column[:] = mark_best_of_column(column, meaning.best)
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def best_of(column: Sequence[Number | None], best: Literal["lowest", "highest"] | None) -> list[Number | None]:
+def mark_best_of_column(
+    column: Sequence[Number | None], best: Literal["lowest", "highest"] | None
+) -> list[Number | None]:
     """Mark the best of some entries.
 
     There is none where `best` is None, where a value is missing, or where all entries are alike. Entries are compared
     as they are shown: every entry that prints like the best one is marked too. Withheld and flagged ones are neither
     compared nor marked: the best is that of the others.
     """
-    compared = [n for n in column if n is None or not (n.withheld or n.flagged)]
-    values = [(n.value, n.shown(n.value)) for n in compared if n is not None and n.value is not None]
+    compared = [entry for entry in column if entry is None or not (entry.withheld or entry.flagged)]
+    values = [
+        (entry.value, entry.shown(entry.value)) for entry in compared if entry is not None and entry.value is not None
+    ]
     if best is None or len(values) < len(compared) or len({shown for _, shown in values}) < 2:
         return list(column)
-    _, found = min(values) if best == "lowest" else max(values)
-    return [n and replace(n, best=not n.flagged and n.value is not None and n.shown(n.value) == found) for n in column]
+    # Compared as printed: two entries that look alike may not differ in whether they are bold.
+    _, best_text = min(values) if best == "lowest" else max(values)
+    return [
+        entry
+        and replace(entry, best=not entry.flagged and entry.value is not None and entry.shown(entry.value) == best_text)
+        for entry in column
+    ]

@@ -16,23 +16,24 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from rbench.config.measures import ABOUT as ABOUT
+from rbench.config.measures import ABOUT_FILE as ABOUT_FILE
 from rbench.config.measures import read_about
 from rbench.errors import ResourceError
 from rbench.schema import KINDS, AdversarialSet, Outcome, SetFile, Status, TaskSpec
-from rbench.tasks.clean import Example, Reserved, SetData, key
-from rbench.tasks.data import content_hash
+from rbench.system.own_code import failing_in
+from rbench.tasks.clean import Example, ReservedTexts, SetData, hash_texts
+from rbench.tasks.data import hash_examples
 
 DATA = Path("data") / "test-00000-of-00001.parquet"
 CARD = Path("README.md")
-FILES = (DATA, CARD, ABOUT)
+FILES = (DATA, CARD, ABOUT_FILE)
 Only = Literal["all", "attacked", "successes"]
-_KEPT: dict[Only, frozenset[Status]] = {
+_STATUSES_OF: dict[Only, frozenset[Status]] = {
     "all": frozenset({"succeeded", "failed", "skipped"}),
     "attacked": frozenset({"succeeded", "failed"}),
     "successes": frozenset({"succeeded"}),
 }
-OWN = (
+SET_COLUMNS = (
     *("id", "status", "label", "score", "original_prediction", "perturbed_prediction"),
     *("num_queries", "num_words", "num_words_changed"),
 )
@@ -60,13 +61,13 @@ def original_column(column: str) -> str:
     return f"original_{column}"
 
 
-def kept(outcomes: Iterable[Outcome], only: Only = "all") -> list[Outcome]:
+def select_outcomes(outcomes: Iterable[Outcome], only: Only = "all") -> list[Outcome]:
     """Return the outcomes that are rows of a set. A pair without a gold score is none."""
     answered = (outcome for outcome in outcomes if outcome.label is not None or outcome.gold is not None)
-    return [outcome for outcome in answered if outcome.status in _KEPT[only]]
+    return [outcome for outcome in answered if outcome.status in _STATUSES_OF[only]]
 
 
-def row_of(outcome: Outcome) -> AdversarialRow:
+def build_row(outcome: Outcome) -> AdversarialRow:
     """Return the row of an outcome that is kept. Raises ResourceError where the outcome has no texts."""
     original, perturbed = outcome.original, outcome.perturbed
     label = outcome.label if outcome.gold is None else outcome.gold
@@ -79,70 +80,63 @@ def row_of(outcome: Outcome) -> AdversarialRow:
     return AdversarialRow(outcome.example_id, original, texts, label, outcome.status)
 
 
-def counts_of(outcomes: Collection[Outcome], rows: int) -> dict[str, int]:
+def count_statuses(outcomes: Collection[Outcome], rows: int) -> dict[str, int]:
     """Return how many rows there are, and how many of all outcomes have which status."""
-    found = Counter(outcome.status for outcome in outcomes)
-    return {"rows": rows, "total": len(outcomes), **{status: found[status] for status in get_args(Status)}}
+    by_status = Counter(outcome.status for outcome in outcomes)
+    return {"rows": rows, "total": len(outcomes), **{status: by_status[status] for status in get_args(Status)}}
 
 
-def fingerprint_of(rows: Sequence[AdversarialRow]) -> str:
+def hash_rows(rows: Sequence[AdversarialRow]) -> str:
     """Return the content hash of the rows: ids, texts, labels and statuses."""
-    return content_hash({"test": [Example(r.id, (r.status, *r.original, *r.texts), r.label) for r in rows]})
+    return hash_examples(
+        {"test": [Example(row.id, (row.status, *row.original, *row.texts), row.label) for row in rows]}
+    )
 
 
-def files_of(folder: Path) -> tuple[Path, ...]:
+def set_files(folder: Path) -> tuple[Path, ...]:
     """Return the files of a folder that a set is read from."""
-    return folder / ABOUT, folder / DATA
+    return folder / ABOUT_FILE, folder / DATA
 
 
 def open_set(folder: Path, task: TaskSpec) -> SetData:
     """Read a set of `task`.
 
     Raises:
-        ResourceError: the folder holds no set, its rows cannot be read, lack a column, or are not those that were
-            written, or it has none.
+        ResourceError: the folder holds no set, its rows cannot be read, or they are not those that were
+            written.
     """
-    import pyarrow
     from pyarrow import parquet
 
-    about, path = read_about(folder), folder / DATA
-    try:
-        read: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise ResourceError(f"{path} cannot be read: {error}") from error
-    rows = tuple(_row(values, about, f"{path} row {i}") for i, values in enumerate(read))
-    if not rows:
-        raise ResourceError(f"{path} has no rows: there is nothing to classify. Write the set again.")
-    if fingerprint_of(rows) != about.fingerprint:
+    set_file, path = read_about(folder), folder / DATA
+    with failing_in(path, remedy="Write the set again: rbench attack --out DIR"):
+        rows = tuple(_read_row(values, set_file) for values in parquet.read_table(path).to_pylist())
+        fingerprint = hash_rows(rows)
+    if fingerprint != set_file.fingerprint:
         raise ResourceError(
-            f"{path} does not match {folder / ABOUT}: its rows are not those that were written. Write the set again: "
-            "rbench attack --out DIR."
+            f"{path} does not match {folder / ABOUT_FILE}: its rows are not those that were written. Write the set "
+            "again: rbench attack --out DIR."
         )
     origin = f"set of {len(rows)} rows in {folder}"
-    return set_of(about.named(folder.resolve().name), task, rows, origin, files_of(folder))
+    return build_set(set_file.named(folder.resolve().name), task, rows, origin, set_files(folder))
 
 
-def set_of(
+def build_set(
     named: AdversarialSet, task: TaskSpec, rows: Sequence[AdversarialRow], origin: str, files: tuple[Path, ...] = ()
 ) -> SetData:
     """Return rows as a set. Neither its originals nor its changed texts may be in the training of victims."""
     texts = {texts for row in rows for texts in (row.original, row.texts)}
-    reserved = Reserved(named.name, frozenset(key(task, one) for one in texts))
-    return SetData(named, origin, fingerprint_of(rows), tuple(rows), reserved, files)
+    # Both texts: a victim that was trained on an original has seen the changed text, too.
+    reserved = ReservedTexts(named.name, frozenset(hash_texts(task, row_texts) for row_texts in texts))
+    return SetData(named, origin, hash_rows(rows), tuple(rows), reserved, files)
 
 
-def _row(values: dict[str, Any], about: SetFile, place: str) -> AdversarialRow:
-    label = KINDS[about.kind].label_column or "label"
-    originals = [original_column(column) for column in about.columns]
-    for name in ("id", "status", label, *about.columns, *originals):
-        if values.get(name) is None:
-            raise ResourceError(f"{place} has no `{name}`. Write the set again: rbench attack --out DIR.")
-    if label == "label" and not 0 <= values[label] < len(about.labels):
-        raise ResourceError(f"{place}: `label` is {values[label]}, and the set has {len(about.labels)} labels")
+def _read_row(values: dict[str, Any], set_file: SetFile) -> AdversarialRow:
+    label = KINDS[set_file.kind].label_column or "label"
+    originals = [original_column(column) for column in set_file.columns]
     return AdversarialRow(
         id=values["id"],
         original=tuple(values[name] for name in originals),
-        texts=tuple(values[name] for name in about.columns),
+        texts=tuple(values[name] for name in set_file.columns),
         label=values[label],
         status=values["status"],
     )

@@ -32,13 +32,23 @@ from rbench.config.tabular import check_unicode
 from rbench.errors import ResourceError
 from rbench.schema import ContrastSpec, TaskSpec
 from rbench.tasks import lines, local
-from rbench.tasks.clean import Columns, Dropped, Example, Reserved, Row, SetData, example, key, normalised
-from rbench.tasks.data import content_hash
+from rbench.tasks.clean import (
+    DroppedRows,
+    Example,
+    ReservedTexts,
+    SetData,
+    SourceColumns,
+    SourceRow,
+    hash_texts,
+    make_example,
+    normalise_text,
+)
+from rbench.tasks.data import hash_examples
 
-_PART = re.compile(r"\{(\w+)\}")
+_COLUMN_NAME = re.compile(r"\{(\w+)\}")
 
 
-class Bundle(NamedTuple):
+class ContrastBundle(NamedTuple):
     """An original with its edits; `id` is that of its first row."""
 
     id: str
@@ -60,30 +70,30 @@ def open_contrast(spec: ContrastSpec, task: TaskSpec, data_path: Sequence[Path] 
         ResourceError: there is no such file (the message says where it was looked for and where the set was
             published), a row lacks a column, two rows have the same id, or no row has two labels of the task.
     """
-    path = None if spec.generator is not None else _find(spec, data_path)
-    dropped = Dropped()
+    path = None if spec.generator is not None else _find_file(spec, data_path)
+    dropped = DroppedRows()
     if path is not None:
-        read = ((f"{path}:{number}", values) for number, values in lines.read(path))
+        numbered_rows = ((f"{path}:{number}", values) for number, values in lines.read(path))
     else:
         from rbench import mini
 
-        made = enumerate(mini.contrast_rows(str(spec.generator)))
-        read = ((f"generated ({spec.generator}) row {i}", row) for i, row in made)
-    pairs = _pairs(spec, task, _identified(spec, read), dropped)
+        generated_rows = enumerate(mini.contrast_rows(str(spec.generator)))
+        numbered_rows = ((f"generated ({spec.generator}) row {i}", row) for i, row in generated_rows)
+    pairs = _make_pairs(spec, task, _give_ids(spec, numbered_rows), dropped)
     if not pairs:
         reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.counts.items()) or "it has no rows"
         raise ResourceError(f"contrast set `{spec.name}`: nothing is left of it ({reasons})")
-    bundles = _bundles(spec, task, pairs)
+    bundles = _group_bundles(spec, task, pairs)
     # Of a bundle its id and its cluster decide scores beside its examples.
-    decides = {b.id if b.cluster is None else f"{b.id} in {b.cluster}": b.members for b in bundles}
+    members_of = {b.id if b.cluster is None else f"{b.id} in {b.cluster}": b.members for b in bundles}
     return SetData(
         set=spec,
         origin=f"generated ({spec.generator})" if path is None else f"local {path.parent}",
         files=() if path is None else (path,),
-        fingerprint=content_hash(decides),
+        fingerprint=hash_examples(members_of),
         rows=bundles,
-        reserved=_reserved(spec, task, pairs, bundles),
-        counts=_counts(task, bundles),
+        reserved=_collect_reserved(spec, task, pairs, bundles),
+        counts=_count_edits(task, bundles),
         dropped=dict(dropped.counts),
         where=dropped.places,
     )
@@ -95,51 +105,53 @@ def locate_contrast(spec: ContrastSpec, data_path: Sequence[Path] = ()) -> str:
     Raises:
         ResourceError: no folder of `data_path` has the set's file.
     """
-    return f"generated ({spec.generator})" if spec.generator is not None else f"file {_find(spec, data_path)}"
+    return f"generated ({spec.generator})" if spec.generator is not None else f"file {_find_file(spec, data_path)}"
 
 
-def files_of(spec: ContrastSpec, data_path: Sequence[Path]) -> list[Path]:
+def find_files(spec: ContrastSpec, data_path: Sequence[Path]) -> list[Path]:
     """Return the set's file in the first folder that has it; none where rows are generated or no folder has it."""
     paths = (path for root in data_path if spec.local for path in local.source_files(root, spec.local))
-    found = next((path for path in paths if path.is_file()), None)
-    return [found] if found is not None else []
+    set_file = next((path for path in paths if path.is_file()), None)
+    return [set_file] if set_file is not None else []
 
 
-def _find(spec: ContrastSpec, data_path: Sequence[Path]) -> Path:
+def _find_file(spec: ContrastSpec, data_path: Sequence[Path]) -> Path:
     """The set's file in the first folder that has it."""
     assert spec.local is not None
-    if found := files_of(spec, data_path):
-        return found[0]
-    looked = ", ".join(str(path) for path in data_path) or "the data path, which is empty"
+    if set_files := find_files(spec, data_path):
+        return set_files[0]
+    searched = ", ".join(str(path) for path in data_path) or "the data path, which is empty"
     columns = dict.fromkeys(
-        name for side in (spec.original, spec.perturbed) for template in side.values() for name in _names(template)
+        name
+        for side in (spec.original, spec.perturbed)
+        for template in side.values()
+        for name in _columns_named(template)
     )
     published = f"It was published as {spec.source}. " if spec.source else ""
     raise ResourceError(
-        f"contrast set `{spec.name}`: no {local.file_of(spec.local)} in {looked}; rbench knows no data set on the hub "
-        f"that has it. {published}Put it as JSON Lines, one pair of "
-        f"an original and an edit a line (columns {', '.join((spec.id, *columns))}), into a folder DIR and pass "
-        "--data DIR or set RBENCH_DATA=DIR."
+        f"contrast set `{spec.name}`: no {local.file_of_source(spec.local)} in {searched}; rbench knows no data set on "
+        f"the hub that has it. {published}Put it as JSON Lines, one pair of an original and an edit a line (columns "
+        f"{', '.join((spec.id, *columns))}), into a folder DIR and pass --data DIR or set RBENCH_DATA=DIR."
     )
 
 
-def _identified(spec: ContrastSpec, read: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[Row]:
+def _give_ids(spec: ContrastSpec, numbered_rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[SourceRow]:
     """Rows with their ids; a row without one gets its number. Predictions are stored by id, so ids must differ."""
-    seen: dict[str, str] = {}
-    for number, (where, values) in enumerate(read):
-        given = values.get(spec.id)
-        name = f"row {number}" if given is None else str(given)
+    places: dict[str, str] = {}
+    for number, (where, values) in enumerate(numbered_rows):
+        stated_id = values.get(spec.id)
+        name = f"row {number}" if stated_id is None else str(stated_id)
         check_unicode(name, f"{where}: contrast set `{spec.name}`: `{spec.id}`")
-        if name in seen:
+        if name in places:
             raise ResourceError(
-                f"{where}: contrast set `{spec.name}`: `{spec.id}` is {name!r}, as at {seen[name]}; give each row one "
-                "of its own, or none (rows of one original are a bundle whatever they are called)"
+                f"{where}: contrast set `{spec.name}`: `{spec.id}` is {name!r}, as at {places[name]}; give each row "
+                "one of its own, or none (rows of one original are a bundle whatever they are called)"
             )
-        seen[name] = where
-        yield Row(name, where, values)
+        places[name] = where
+        yield SourceRow(name, where, values)
 
 
-class _Pair(NamedTuple):
+class _EditPair(NamedTuple):
     """What is kept of a row: an original with one of its edits."""
 
     original: Example
@@ -150,65 +162,76 @@ class _Pair(NamedTuple):
     """Normalised texts that training may not have, by position of the task's column."""
 
 
-def _pairs(spec: ContrastSpec, task: TaskSpec, rows: Iterable[Row], dropped: Dropped) -> list[_Pair]:
+def _make_pairs(spec: ContrastSpec, task: TaskSpec, rows: Iterable[SourceRow], dropped: DroppedRows) -> list[_EditPair]:
     """One pair a row, in the order of the rows. Rows that cannot be used are counted in `dropped`."""
-    columns = Columns.of(task, {})
+    columns = SourceColumns.of(task, {})
     pairs = []
     for row in rows:
         # Both sides of the row, under the task's names of columns.
         sides = ((":original", spec.original), ("", spec.perturbed))
         rows_of = (
-            Row(row.id + end, row.where, {name: _filled(spec, row, template) for name, template in of.items()})
-            for end, of in sides
+            SourceRow(
+                row.id + end,
+                row.where,
+                {name: _fill_template(spec, row, template) for name, template in templates_of.items()},
+            )
+            for end, templates_of in sides
         )
-        original, edit = (example(task, columns, side) for side in rows_of)
+        original, edit = (make_example(task, columns, side) for side in rows_of)
         if isinstance(original, str) or isinstance(edit, str):
             dropped.add(original if isinstance(original, str) else str(edit), row.where)
             continue
-        cluster = None if spec.cluster is None else _filled(spec, row, spec.cluster)
+        cluster = None if spec.cluster is None else _fill_template(spec, row, spec.cluster)
         shared = {
-            task.columns.index(column): [normalised(str(_filled(spec, row, template))) for template in templates]
+            task.columns.index(column): [
+                normalise_text(str(_fill_template(spec, row, template))) for template in templates
+            ]
             for column, templates in spec.shares.items()
         }
-        pairs.append(_Pair(original, edit, cluster, shared))
+        pairs.append(_EditPair(original, edit, cluster, shared))
     return pairs
 
 
-def _bundles(spec: ContrastSpec, task: TaskSpec, pairs: Sequence[_Pair]) -> tuple[Bundle, ...]:
+def _group_bundles(spec: ContrastSpec, task: TaskSpec, pairs: Sequence[_EditPair]) -> tuple[ContrastBundle, ...]:
     """The pairs by original, in the order in which originals first appear.
 
     Where the set names clusters, each bundle has the one that its first row names; a bundle without one is alone.
     Clusters are named by ids, because a value may be a text and stored predictions must hold none.
     """
-    grouped: dict[tuple[bytes, Any], list[_Pair]] = {}
+    grouped: dict[tuple[bytes, Any], list[_EditPair]] = {}
     for pair in pairs:
-        grouped.setdefault((key(task, pair.original.texts), pair.original.label), []).append(pair)
-    first: dict[str, str] = {}
+        grouped.setdefault((hash_texts(task, pair.original.texts), pair.original.label), []).append(pair)
+    first_bundle: dict[str, str] = {}
     bundles = []
     for members in grouped.values():
-        original, value = members[0].original, members[0].cluster
-        name = original.id.removesuffix(":original")
+        original, cluster_value = members[0].original, members[0].cluster
+        bundle_id = original.id.removesuffix(":original")
         cluster = None
         if spec.cluster is not None:
-            cluster = name if value is None else first.setdefault(str(value), name)
-        bundles.append(Bundle(name, original, tuple(member.edit for member in members), cluster))
+            # The id of the first bundle of the cluster and not the value, which may be a text.
+            cluster = bundle_id if cluster_value is None else first_bundle.setdefault(str(cluster_value), bundle_id)
+        bundles.append(ContrastBundle(bundle_id, original, tuple(member.edit for member in members), cluster))
     return tuple(bundles)
 
 
-def _reserved(spec: ContrastSpec, task: TaskSpec, pairs: Sequence[_Pair], bundles: Sequence[Bundle]) -> Reserved:
+def _collect_reserved(
+    spec: ContrastSpec, task: TaskSpec, pairs: Sequence[_EditPair], bundles: Sequence[ContrastBundle]
+) -> ReservedTexts:
     """What training may not have: texts of shared columns where the set names some, else its examples."""
     if not spec.shares:
-        return Reserved(spec.name, frozenset(key(task, one.texts) for bundle in bundles for one in bundle.members))
+        return ReservedTexts(
+            spec.name, frozenset(hash_texts(task, member.texts) for bundle in bundles for member in bundle.members)
+        )
     columns = [task.columns.index(column) for column in spec.shares]
     shared = {column: frozenset(text for pair in pairs for text in pair.shared[column]) for column in columns}
-    return Reserved(spec.name, frozenset(), shared)
+    return ReservedTexts(spec.name, frozenset(), shared)
 
 
-def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
+def _count_edits(task: TaskSpec, bundles: Sequence[ContrastBundle]) -> dict[str, int]:
     """`SetData.counts`."""
     edits = [(bundle.original, edit) for bundle in bundles for edit in bundle.edits]
     changed = sum(original.label != edit.label for original, edit in edits)
-    distinct = [{key(task, edit.texts) for edit in bundle.edits} for bundle in bundles]
+    distinct = [{hash_texts(task, edit.texts) for edit in bundle.edits} for bundle in bundles]
     clusters = {bundle.cluster for bundle in bundles if bundle.cluster is not None}
     return {
         "bundles": len(bundles),
@@ -216,30 +239,32 @@ def _counts(task: TaskSpec, bundles: Sequence[Bundle]) -> dict[str, int]:
         "edits": len(edits),
         "edits_label_changed": changed,
         "edits_label_kept": len(edits) - changed,
-        "edits_same_text": sum(key(task, original.texts) == key(task, edit.texts) for original, edit in edits),
+        "edits_same_text": sum(
+            hash_texts(task, original.texts) == hash_texts(task, edit.texts) for original, edit in edits
+        ),
         "edits_repeated": len(edits) - sum(map(len, distinct)),
     }
 
 
-def _filled(spec: ContrastSpec, row: Row, template: str) -> Any:
+def _fill_template(spec: ContrastSpec, row: SourceRow, template: str) -> Any:
     """What a template gives for a row: the value of a column, or a text with columns filled in.
 
     Raises:
         ResourceError: the row lacks a column.
     """
-    missing = [name for name in _names(template) if name not in row.values]
+    missing = [name for name in _columns_named(template) if name not in row.values]
     if missing:
-        has = ", ".join(row.values)
+        column_names = ", ".join(row.values)
         raise ResourceError(
-            f"{row.where}: contrast set `{spec.name}` needs a column `{missing[0]}`; this row has {has}"
+            f"{row.where}: contrast set `{spec.name}` needs a column `{missing[0]}`; this row has {column_names}"
         )
     if "{" not in template:
         return row.values[template]
-    if any(row.values[name] is None for name in _names(template)):
+    if any(row.values[name] is None for name in _columns_named(template)):
         return None
-    return _PART.sub(lambda part: str(row.values[part[1]]), template)
+    return _COLUMN_NAME.sub(lambda part: str(row.values[part[1]]), template)
 
 
-def _names(template: str) -> list[str]:
+def _columns_named(template: str) -> list[str]:
     """The columns that a template needs."""
-    return _PART.findall(template) if "{" in template else [template]
+    return _COLUMN_NAME.findall(template) if "{" in template else [template]

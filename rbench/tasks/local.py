@@ -6,34 +6,36 @@ folder.
 Layouts are tried in order, and the first whose files all exist is used:
 
 1. the split files that the task's `local.splits` names;
-2. the undivided file that `local.unsplit` names, divided by the seeded rule of `split.three_way`;
+2. the undivided file that `local.unsplit` names, divided by the seeded rule of `split.divide_in_three`;
 3. `<task>/train.jsonl`, `<task>/validation.jsonl`, `<task>/test.jsonl`; without a validation file a seeded tenth of the
-   training rows takes its place (`split.holdout`). A corpus (kind `unlabelled`) has only `<task>/train.jsonl`.
+   training rows takes its place (`split.draw_holdout`). A corpus (kind `unlabelled`) has only `<task>/train.jsonl`.
 
 Data folders are searched first to last. All files of a layout come from one folder.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import StrictInt, TypeAdapter
+
 from rbench.errors import ResourceError
 from rbench.schema import TEXT_FILES, TaskSpec, Unsplit, is_text_file
 from rbench.system import named
+from rbench.system.own_code import failing_in
 from rbench.tasks import lines, split
-from rbench.tasks.clean import Row
+from rbench.tasks.clean import SourceRow
 
-SOURCE = re.compile(r"([A-Za-z0-9][\w.+-]*/)+(\*|[A-Za-z0-9][\w.+-]*)", re.ASCII)
+SOURCE_FORM = re.compile(r"([A-Za-z0-9][\w.+-]*/)+(\*|[A-Za-z0-9][\w.+-]*)", re.ASCII)
 """The form of sources, `<folder>/<file stem>`. No leading dots and no empty parts: no source leaves the data folder."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class LocalLayout:
     """The files of the splits under a data folder: sources by split, or one undivided source."""
 
     splits: Mapping[str, tuple[str, ...]]
@@ -43,50 +45,54 @@ class Layout:
     def sources(self) -> list[str]:
         """All sources of the layout, each once, without holdout suffixes."""
         named = [self.unsplit.source] if self.unsplit else [name for names in self.splits.values() for name in names]
-        return list(dict.fromkeys(split.source_of(name)[0] for name in named))
+        return list(dict.fromkeys(split.strip_holdout(name)[0] for name in named))
 
     def missing(self, root: Path) -> list[Path]:
         """Return the layout's files that do not exist under `root`."""
         paths: list[Path] = []
         for source in self.sources:
-            paths += source_files(root, source) or [root / file_of(source)]
+            paths += source_files(root, source) or [root / file_of_source(source)]
         return [path for path in paths if not path.is_file()]
 
 
-def layouts(spec: TaskSpec) -> list[Layout]:
+def list_layouts(spec: TaskSpec) -> list[LocalLayout]:
     """Return the layouts that a local copy of `spec` may have, in order of preference."""
-    found = []
+    possible = []
     if spec.local is not None and spec.local.splits:
-        found.append(Layout(spec.local.splits))
+        possible.append(LocalLayout(spec.local.splits))
     if spec.local is not None and spec.local.unsplit is not None:
-        found.append(Layout({}, spec.local.unsplit))
+        possible.append(LocalLayout({}, spec.local.unsplit))
     if spec.of_kind.label_column is None:
-        return [*found, Layout({"train": (f"{spec.name}/train",)})]
-    own = {name: (f"{spec.name}/{name}",) for name in ("train", "validation", "test")}
-    held = own | {"validation": (f"{spec.name}/train{split.HOLDOUT}",)}
-    return [*found, Layout(own), Layout(held)]
+        return [*possible, LocalLayout({"train": (f"{spec.name}/train",)})]
+    usual = {name: (f"{spec.name}/{name}",) for name in ("train", "validation", "test")}
+    with_holdout = usual | {"validation": (f"{spec.name}/train{split.HOLDOUT_SUFFIX}",)}
+    return [*possible, LocalLayout(usual), LocalLayout(with_holdout)]
 
 
-def find(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[Path, Layout] | None:
+def find_copy(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[Path, LocalLayout] | None:
     """Return the first data folder with a complete copy, and its layout. Return None where no folder has one."""
     for root in data_path:
-        for layout in layouts(spec):
+        for layout in list_layouts(spec):
             if not layout.missing(root):
                 return root, layout
     return None
 
 
-def partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
+def describe_partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
     """Say which files an incomplete copy lacks, as the start of a sentence. Empty where no folder has any of them."""
     for root in data_path:
         # The layout that lacks the least: a validation file may be left out where there is a training file.
-        for missing, layout in sorted(((one.missing(root), one) for one in layouts(spec)), key=lambda one: len(one[0])):
+        # Sorted is stable, so of layouts that lack equally many files the preferred one is named.
+        for missing, layout in sorted(
+            ((possible.missing(root), possible) for possible in list_layouts(spec)),
+            key=lambda possible: len(possible[0]),
+        ):
             if len(missing) < len(layout.sources):
                 return f"{root} has some of its files but not {', '.join(str(p.relative_to(root)) for p in missing)}; "
     return ""
 
 
-def read(root: Path, layout: Layout) -> dict[str, list[Row]]:
+def read(root: Path, layout: LocalLayout) -> dict[str, list[SourceRow]]:
     """Read the rows of each split.
 
     Ids are `<file stem>:<row>`. Where a split has several files, the folder stands in front.
@@ -95,27 +101,27 @@ def read(root: Path, layout: Layout) -> dict[str, list[Row]]:
         ResourceError: a file is not JSON Lines, or the list of test rows does not fit the data.
     """
     if layout.unsplit is not None:
-        return _divide(root, layout.unsplit)
-    named = {name for names in layout.splits.values() for name in names}
+        return _divide_rows(root, layout.unsplit)
+    named_sources = {name for names in layout.splits.values() for name in names}
     files: dict[Path, list[tuple[int, dict[str, Any]]]] = {}
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[SourceRow]] = {}
     for part, names in layout.splits.items():
-        paths = [(name, path) for name in names for path in source_files(root, split.source_of(name)[0])]
+        paths = [(name, path) for name in names for path in source_files(root, split.strip_holdout(name)[0])]
         rows[part] = []
         for name, path in paths:
-            read = files.setdefault(path, [])
-            if not read:
-                read.extend(lines.read(path))
+            file_rows = files.setdefault(path, [])
+            if not file_rows:
+                file_rows.extend(lines.read(path))
             source = str(path.relative_to(root)).removesuffix(".jsonl")
             prefix = source if len(paths) > 1 else source.rsplit("/", 1)[1]
             rows[part] += [
-                Row(f"{prefix}:{number}", f"{path}:{read[number][0]}", read[number][1])
-                for number in split.kept(name, named, len(read))
+                SourceRow(f"{prefix}:{number}", f"{path}:{file_rows[number][0]}", file_rows[number][1])
+                for number in split.select_rows(name, named_sources, len(file_rows))
             ]
     return rows
 
 
-def files(root: Path, layout: Layout) -> list[Path]:
+def list_files(root: Path, layout: LocalLayout) -> list[Path]:
     """Return the files of a layout, with the list of test rows if it is there."""
     paths = [path for source in layout.sources for path in source_files(root, source)]
     rule = layout.unsplit
@@ -123,20 +129,23 @@ def files(root: Path, layout: Layout) -> list[Path]:
     return [*paths, *([listed] if listed is not None and listed.is_file() else [])]
 
 
-def describe(root: Path, layout: Layout) -> str:
+def describe_copy(root: Path, layout: LocalLayout) -> str:
     """Describe where the data comes from, for people."""
     if layout.unsplit is None:
         parts = "; ".join(f"{part}: {' + '.join(names)}" for part, names in layout.splits.items())
         return f"local {root} ({parts})"
     rule = layout.unsplit
-    by_list = rule.test_rows is not None and (root / rule.test_rows).is_file()
-    tested = f"test: the rows of {rule.test_rows}" if by_list else f"test: {rule.test:.0%}"
-    rest = f"{rule.validation:.0%} validation"
-    shown = "; without the test rows: validation rows in their place" if rule.without_test else ""
-    return f"local {root} ({rule.source}, divided by seed {rule.seed}; {tested}, then {rest}{shown})"
+    is_listed = rule.test_rows is not None and (root / rule.test_rows).is_file()
+    test_note = f"test: the rows of {rule.test_rows}" if is_listed else f"test: {rule.test:.0%}"
+    then_validation = f"{rule.validation:.0%} validation"
+    without_test_note = "; without the test rows: validation rows in their place" if rule.without_test else ""
+    return (
+        f"local {root} ({rule.source}, divided by seed {rule.seed}; {test_note}, then "
+        f"{then_validation}{without_test_note})"
+    )
 
 
-def file_of(source: str) -> str:
+def file_of_source(source: str) -> str:
     """Return a source's file relative to the data folder: `mr/train.jsonl` for `mr/train`."""
     return source if is_text_file(source) else f"{source}.jsonl"
 
@@ -147,35 +156,41 @@ def source_files(root: Path, source: str) -> list[Path]:
     Raises:
         ResourceError: the source is not written so.
     """
-    if not SOURCE.fullmatch(source):
+    if not SOURCE_FORM.fullmatch(source):
         raise ResourceError(f"a local source is written <folder>/<file without .jsonl>, not {source!r}")
-    path = root / file_of(source)
+    path = root / file_of_source(source)
     if source.endswith("/*"):
-        return sorted(found for found in path.parent.glob("*") if found.suffix in TEXT_FILES)
+        return sorted(file for file in path.parent.glob("*") if file.suffix in TEXT_FILES)
     return [path]
 
 
-def _divide(root: Path, rule: Unsplit) -> dict[str, list[Row]]:
+def _divide_rows(root: Path, rule: Unsplit) -> dict[str, list[SourceRow]]:
     (path,) = source_files(root, rule.source)
-    read = list(lines.read(path))
-    try:
-        parts = split.three_way(
-            len(read), seed=rule.seed, validation=rule.validation, test=rule.test, test_rows=_test_rows(root, rule)
+    file_rows = list(lines.read(path))
+    with failing_in(root / str(rule.test_rows)):
+        parts = split.divide_in_three(
+            len(file_rows),
+            seed=rule.seed,
+            validation=rule.validation,
+            test=rule.test,
+            test_rows=_read_test_rows(root, rule),
         )
-    except ValueError as error:
-        raise ResourceError(f"{root / str(rule.test_rows)}: does not fit {path}: {error}") from error
     if rule.without_test:
-        held = set(split.holdout(len(parts["train"])))
-        kept = [row for k, row in enumerate(parts["train"]) if k not in held]
-        parts = {"train": kept, "validation": [parts["train"][k] for k in sorted(held)], "test": parts["validation"]}
+        held_out = set(split.draw_holdout(len(parts["train"])))
+        train_rows = [row for k, row in enumerate(parts["train"]) if k not in held_out]
+        parts = {
+            "train": train_rows,
+            "validation": [parts["train"][k] for k in sorted(held_out)],
+            "test": parts["validation"],
+        }
     stem = rule.source.rsplit("/", 1)[1]
     return {
-        part: [Row(f"{stem}:{n}", f"{path}:{read[n][0]}", read[n][1]) for n in numbers]
+        part: [SourceRow(f"{stem}:{n}", f"{path}:{file_rows[n][0]}", file_rows[n][1]) for n in numbers]
         for part, numbers in parts.items()
     }
 
 
-def _test_rows(root: Path, rule: Unsplit) -> list[int] | None:
+def _read_test_rows(root: Path, rule: Unsplit) -> list[int] | None:
     if rule.test_rows is None:
         return None
     path = root / rule.test_rows
@@ -183,10 +198,5 @@ def _test_rows(root: Path, rule: Unsplit) -> list[int] | None:
         raise ResourceError(f"`test_rows` must name a file directly in the data folder, not {rule.test_rows!r}")
     if not path.is_file():
         return None
-    try:
-        rows = json.loads(named.read_text(path))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ResourceError(f"{path}: not JSON ({error})") from error
-    if not isinstance(rows, list) or not all(isinstance(row, int) and not isinstance(row, bool) for row in rows):
-        raise ResourceError(f"{path}: expected a JSON list of row numbers, which start at 0")
-    return rows
+    with failing_in(path):
+        return TypeAdapter(list[StrictInt]).validate_json(named.read(path))

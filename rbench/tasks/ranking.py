@@ -21,24 +21,25 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from rbench.config.tabular import check_unicode, lines_of
+from rbench.config.tabular import check_unicode, numbered_lines
 from rbench.errors import ResourceError
 from rbench.schema import HubData, RankingHub, RankingPairs, TaskSpec, is_text_file
+from rbench.system.own_code import failing_in
 from rbench.tasks import lines, local, online
-from rbench.tasks.clean import EMPTY, Dropped, Example, Row
-from rbench.tasks.data import TaskData, content_hash
+from rbench.tasks.clean import EMPTY, DroppedRows, Example, SourceRow
+from rbench.tasks.data import TaskData, hash_examples
 
 logger = logging.getLogger("rbench")
 
 UNANSWERED = "no relevant document"
 """The reason for a query that is left out."""
-QRELS = ("query-id", "corpus-id", "score")
-Place = tuple[str, Mapping[str, Any]]
+QRELS_COLUMNS = ("query-id", "corpus-id", "score")
+PlacedRow = tuple[str, Mapping[str, Any]]
 """A row: where it stands, for messages, and its values by column."""
 
 
 @dataclass(frozen=True)
-class Collection:
+class DocumentCollection:
     """The documents of a ranking task, and which of them are relevant to which query."""
 
     ids: tuple[str, ...]
@@ -58,7 +59,9 @@ class Collection:
     def digest(self) -> str:
         """A hash (64 hex digits) of documents and relevance."""
         digest = hashlib.sha256(f"{self.without_own}".encode())
-        grades = (f"{query} {sorted(own.items())}" for query, own in sorted(self.relevance.items()))
+        grades = (
+            f"{query} {sorted(grades_of_query.items())}" for query, grades_of_query in sorted(self.relevance.items())
+        )
         for part in (*self.ids, *self.texts, *grades):
             digest.update(f"{len(part)}:{part}".encode())
         return digest.hexdigest()
@@ -74,14 +77,14 @@ class RankingRows:
 
     origin: str
     queries: list[Example]
-    collection: Collection
-    dropped: Dropped
+    collection: DocumentCollection
+    dropped: DroppedRows
     read: int
     """Number of queries before any was left out."""
 
 
 @dataclass(frozen=True)
-class Source:
+class RankingSource:
     """Where the rows of a ranking task are. They are read, and the hub is asked, when a field is called."""
 
     locate: Callable[[], str]
@@ -89,139 +92,143 @@ class Source:
     read: Callable[[], RankingRows]
 
 
-def source(spec: TaskSpec, data_path: Sequence[Path]) -> Source:
+def source(spec: TaskSpec, data_path: Sequence[Path]) -> RankingSource:
     """Return where the rows of a task are: generated, in a folder, in a file of pairs, or on the hub.
 
     Raises ResourceError where there are none; says where it looked.
     """
     if spec.generator is not None:
-        told = f"generated ({spec.generator})"
-        return Source(lambda: told, list, lambda: _generated(spec, told))
-    of = spec.ranking
-    assert of is not None  # TaskSpec has checked it
-    if of.pairs is not None:
-        path, pairs = _find(spec, local.file_of(of.pairs.source), data_path, of.hub), of.pairs
+        generated_from = f"generated ({spec.generator})"
+        return RankingSource(lambda: generated_from, list, lambda: _generate(spec, generated_from))
+    ranking_spec = spec.ranking
+    assert ranking_spec is not None  # TaskSpec has checked it
+    if ranking_spec.pairs is not None:
+        path, pairs = (
+            _find_path(spec, local.file_of_source(ranking_spec.pairs.source), data_path, ranking_spec.hub),
+            ranking_spec.pairs,
+        )
         assert path is not None
-        return Source(lambda: f"pairs {path}", lambda: [path], lambda: _of_pairs(spec, pairs, path))
-    folder = _find(spec, of.folder, data_path, of.hub) if of.folder is not None else None
+        return RankingSource(lambda: f"pairs {path}", lambda: [path], lambda: _read_pairs(spec, pairs, path))
+    folder = (
+        _find_path(spec, ranking_spec.folder, data_path, ranking_spec.hub) if ranking_spec.folder is not None else None
+    )
     if folder is None:
-        hub = of.hub
+        hub = ranking_spec.hub
         assert hub is not None
-        return Source(lambda: f"hub {hub.id}@{hub.revision}", list, lambda: _of_hub(spec, hub))
-    files = [folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{of.split}.tsv"]
-    if missing := [str(path) for path in files if not path.is_file()]:
+        return RankingSource(lambda: f"hub {hub.id}@{hub.revision}", list, lambda: _read_hub(spec, hub))
+    folder_files = [folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / f"{ranking_spec.split}.tsv"]
+    if missing := [str(path) for path in folder_files if not path.is_file()]:
         raise ResourceError(
             f"task `{spec.name}`: {', '.join(missing)} is missing. A folder of a ranking task has corpus.jsonl, "
-            f"queries.jsonl and qrels/{of.split}.tsv"
+            f"queries.jsonl and qrels/{ranking_spec.split}.tsv"
         )
-    return Source(lambda: f"folder {folder}", lambda: files, lambda: _of_folder(spec, folder, files))
+    return RankingSource(
+        lambda: f"folder {folder}", lambda: folder_files, lambda: _read_folder(spec, folder, folder_files)
+    )
 
 
 def open_task(spec: TaskSpec, data_path: Sequence[Path]) -> TaskData:
     """Open a ranking task. All its queries are of the split `test`. Raises ResourceError as `source` does."""
-    read = source(spec, data_path).read()
-    examples, dropped, of = {"test": read.queries}, read.dropped, read.collection
+    ranking_rows = source(spec, data_path).read()
+    examples, dropped, documents = {"test": ranking_rows.queries}, ranking_rows.dropped, ranking_rows.collection
     for reason, count in dropped.counts.items():
         logger.info("task %s: %d queries left out, %s", spec.name, count, reason)
-    whole = hashlib.sha256(f"{content_hash(examples)} {of.digest}".encode()).hexdigest()
-    sizes = {"test": read.read}
-    return TaskData(spec, read.origin, whole, dict(dropped.counts), dropped.places, {}, examples, sizes, collection=of)
+    fingerprint = hashlib.sha256(f"{hash_examples(examples)} {documents.digest}".encode()).hexdigest()
+    sizes = {"test": ranking_rows.read}
+    return TaskData(
+        spec,
+        ranking_rows.origin,
+        fingerprint,
+        dict(dropped.counts),
+        dropped.places,
+        {},
+        examples,
+        sizes,
+        collection=documents,
+    )
 
 
-def _find(spec: TaskSpec, name: str, data_path: Sequence[Path], hub: RankingHub | None) -> Path | None:
+def _find_path(spec: TaskSpec, name: str, data_path: Sequence[Path], hub: RankingHub | None) -> Path | None:
     """Return a file or folder: a path, or one below a data folder. None where the hub has it, too."""
-    _, _, places = lines.places_of(name, data_path)
-    found = next((place for place in places if place.exists()), None)
-    if found is None and hub is None:
-        looked = ", ".join(str(place) for place in places)
-        raise ResourceError(
-            f"task `{spec.name}`: there is no {looked}. Put it there, or pass --data DIR or set RBENCH_DATA=DIR with a "
-            f"folder DIR that has {name}"
-        )
-    return found
+    if hub is None:
+        return lines.find_place(name, data_path, f"task `{spec.name}`")
+    _, _, places = lines.candidate_places(name, data_path)
+    return next(filter(Path.exists, places), None)
 
 
 # ----------------------------------------------------------------------------------------------------- sources
 
 
-def _of_folder(spec: TaskSpec, folder: Path, files: Sequence[Path]) -> RankingRows:
-    corpus, queries = map(_placed, files[:2])
-    return gathered(spec, f"folder {folder}", corpus, queries, _qrels(files[2]))
+def _read_folder(spec: TaskSpec, folder: Path, files: Sequence[Path]) -> RankingRows:
+    corpus, queries = map(_read_placed, files[:2])
+    return gather_rows(spec, f"folder {folder}", corpus, queries, _read_qrels(files[2]))
 
 
-def _placed(path: Path) -> Iterator[Place]:
+def _read_placed(path: Path) -> Iterator[PlacedRow]:
     for number, values in lines.read(path):
         yield f"{path}:{number}", values
 
 
-def _qrels(path: Path) -> Iterator[Place]:
-    for number, line in lines_of(path):
+def _read_qrels(path: Path) -> Iterator[PlacedRow]:
+    for number, line in numbered_lines(path):
         values = line.rstrip("\r\n").split("\t")
-        if number == 1 and tuple(values) == QRELS:
+        if number == 1 and tuple(values) == QRELS_COLUMNS:
             continue
-        if len(values) != len(QRELS):
-            raise ResourceError(
-                f"{path}:{number}: expected query-id, corpus-id and score with tabs between; there are {len(values)} "
-                "values"
-            )
-        yield f"{path}:{number}", dict(zip(QRELS, values, strict=True))
+        with failing_in(f"{path}:{number}", remedy="A line has query-id, corpus-id and score, with tabs between"):
+            given = dict(zip(QRELS_COLUMNS, values, strict=True))
+        yield f"{path}:{number}", given
 
 
-def _of_pairs(spec: TaskSpec, pairs: RankingPairs, path: Path) -> RankingRows:
+def _read_pairs(spec: TaskSpec, pairs: RankingPairs, path: Path) -> RankingRows:
     """Read pairs. Ids are numbers in the order in which texts first appear: `q0`, `d0`."""
     ids: dict[str, dict[str, str]] = {"q": {}, "d": {}}
-    rows: dict[str, list[Place]] = {"q": [], "d": [], "qrels": []}
-    for where, values in _placed(path):
-        named = []
+    rows: dict[str, list[PlacedRow]] = {"q": [], "d": [], "qrels": []}
+    for where, values in _read_placed(path):
+        pair_ids = []
         for kind, column in (("q", pairs.query), ("d", pairs.document)):
-            text = _text(spec, (where, values), column)
+            text = _read_text(spec, (where, values), column)
             if text not in ids[kind]:
                 ids[kind][text] = f"{kind}{len(ids[kind])}"
                 rows[kind].append((where, {"_id": ids[kind][text], "text": text}))
-            named.append(ids[kind][text])
-        rows["qrels"].append((where, dict(zip(QRELS, (*named, 1), strict=True))))
-    return gathered(spec, f"pairs {path}", rows["d"], rows["q"], rows["qrels"], repeated=True)
+            pair_ids.append(ids[kind][text])
+        rows["qrels"].append((where, dict(zip(QRELS_COLUMNS, (*pair_ids, 1), strict=True))))
+    return gather_rows(spec, f"pairs {path}", rows["d"], rows["q"], rows["qrels"], repeated=True)
 
 
-def _of_hub(spec: TaskSpec, hub: RankingHub) -> RankingRows:
-    def read(name: str) -> tuple[str, list[Row]]:
+def _read_hub(spec: TaskSpec, hub: RankingHub) -> RankingRows:
+    def read(name: str) -> tuple[str, list[SourceRow]]:
         config, _, split = (None, "", name) if is_text_file(name) else name.partition("/")
-        wanted = HubData(
-            id=hub.id, revision=hub.revision, config=config, columns={}, splits={"test": split or online.ONLY}
+        hub_data = HubData(
+            id=hub.id, revision=hub.revision, config=config, columns={}, splits={"test": split or online.ONLY_SPLIT}
         )
-        try:
-            origin, rows = online.read(wanted)
-        except ResourceError as error:
-            raise ResourceError(
-                f"task `{spec.name}`: {error}. Put corpus.jsonl, queries.jsonl and qrels/test.tsv into a folder DIR, "
-                "and write `ranking: {folder: DIR}` into a task file"
-            ) from error
+        origin, rows = online.read(hub_data)
         return origin, rows["test"]
 
-    found = {name: read(name) for name in dict.fromkeys((hub.corpus, hub.queries, hub.qrels))}
-    places = ([(row.where, row.values) for row in found[name][1]] for name in (hub.corpus, hub.queries, hub.qrels))
-    return gathered(spec, found[hub.corpus][0], *places)
+    read_files = {name: read(name) for name in dict.fromkeys((hub.corpus, hub.queries, hub.qrels))}
+    places = ([(row.where, row.values) for row in read_files[name][1]] for name in (hub.corpus, hub.queries, hub.qrels))
+    return gather_rows(spec, read_files[hub.corpus][0], *places)
 
 
-def _generated(spec: TaskSpec, told: str) -> RankingRows:
+def _generate(spec: TaskSpec, origin: str) -> RankingRows:
     from rbench import mini
 
-    read = {split: mini.rows(str(spec.generator), split) for split in mini.splits(str(spec.generator))}
+    generated = {split: mini.rows(str(spec.generator), split) for split in mini.splits(str(spec.generator))}
     corpus, queries, qrels = (
-        [(f"{told} {split} row {i}", row) for i, row in enumerate(read[split])] for split in ("corpus", "test", "qrels")
+        [(f"{origin} {split} row {i}", row) for i, row in enumerate(generated[split])]
+        for split in ("corpus", "test", "qrels")
     )
-    return gathered(spec, told, corpus, queries, qrels)
+    return gather_rows(spec, origin, corpus, queries, qrels)
 
 
 # ------------------------------------------------------------------------------------------------ rows to queries
 
 
-def gathered(
+def gather_rows(
     spec: TaskSpec,
     origin: str,
-    corpus: Iterable[Place],
-    queries: Iterable[Place],
-    qrels: Iterable[Place],
+    corpus: Iterable[PlacedRow],
+    queries: Iterable[PlacedRow],
+    qrels: Iterable[PlacedRow],
     *,
     repeated: bool = False,
 ) -> RankingRows:
@@ -234,75 +241,85 @@ def gathered(
         ResourceError: an id is missing, stands twice or is unknown, a text is none, a grade is no whole number, a
             pair has two grades, or no query is left; names the place and the remedy.
     """
-    documents = _texts(spec, corpus, partial(_document, spec))
-    asked = _texts(spec, queries, lambda row: _text(spec, row, "text"))
+    documents = _collect_texts(spec, corpus, partial(_document_text, spec))
+    query_texts = _collect_texts(spec, queries, lambda row: _read_text(spec, row, "text"))
     grades: dict[str, dict[str, int]] = {}
     for where, values in qrels:
-        query, document, grade = (values.get(name) for name in QRELS)
-        for name, known, what in ((query, asked, "queries"), (document, documents, "corpus")):
+        query, document, grade = (values.get(name) for name in QRELS_COLUMNS)
+        for name, known, file_name in ((query, query_texts, "queries"), (document, documents, "corpus")):
             if str(name) not in known:
                 raise ResourceError(
-                    f"{where}: task `{spec.name}`: {name!r} is no id of the {what}; take the line out, or add the id"
+                    f"{where}: task `{spec.name}`: {name!r} is no id of the {file_name}; take the line out, "
+                    "or add the id"
                 )
-        number, own = _grade(spec, where, grade), grades.setdefault(str(query), {})
-        if str(document) in own and not repeated:
+        number, relevant = _parse_grade(spec, where, grade), grades.setdefault(str(query), {})
+        if str(document) in relevant and not repeated:
             raise ResourceError(
                 f"{where}: task `{spec.name}`: {query!r} and {document!r} have a grade above; leave one of the lines"
             )
-        own[str(document)] = number
-    dropped, kept, relevance = Dropped(), [], {}
+        relevant[str(document)] = number
+    dropped, examples, relevance = DroppedRows(), [], {}
     without_own = spec.ranking is not None and spec.ranking.without_own
-    for name, (where, text) in asked.items():
-        own = {d: n for d, n in grades.get(name, {}).items() if n > 0 and not (without_own and d == name)}
-        if not text or not own:
+    for name, (where, text) in query_texts.items():
+        relevant = {
+            document_name: grade_value
+            for document_name, grade_value in grades.get(name, {}).items()
+            if grade_value > 0 and not (without_own and document_name == name)
+        }
+        if not text or not relevant:
             dropped.add(f"test: {UNANSWERED if text else EMPTY}", where)
             continue
-        relevance[name] = own
-        kept.append(Example(name, (text,), 1))
-    if not kept:
+        relevance[name] = relevant
+        examples.append(Example(name, (text,), 1))
+    if not examples:
         raise ResourceError(
             f"task `{spec.name}`: no query of {origin} has a relevant document; see that the ids of qrels are those of "
             "queries and corpus"
         )
+    # The order decides which of two documents with one score is ranked first. It enters the digest, and so keys.
     ids = sorted(documents, key=str.encode, reverse=True)
-    found = Collection(tuple(ids), tuple(documents[one][1] for one in ids), relevance, without_own)
-    return RankingRows(origin, kept, found, dropped, len(asked))
+    collection = DocumentCollection(
+        tuple(ids), tuple(documents[document_id][1] for document_id in ids), relevance, without_own
+    )
+    return RankingRows(origin, examples, collection, dropped, len(query_texts))
 
 
-def _texts(spec: TaskSpec, rows: Iterable[Place], read: Callable[[Place], str]) -> dict[str, tuple[str, str]]:
+def _collect_texts(
+    spec: TaskSpec, rows: Iterable[PlacedRow], read: Callable[[PlacedRow], str]
+) -> dict[str, tuple[str, str]]:
     """Return the place and the text of each row by its id, `_id` or `id`."""
-    found: dict[str, tuple[str, str]] = {}
+    texts: dict[str, tuple[str, str]] = {}
     for row in rows:
         where, values = row
-        given = values.get("_id", values.get("id"))
-        if given is None or isinstance(given, bool) or not str(given):
+        stated_id = values.get("_id", values.get("id"))
+        if stated_id is None or isinstance(stated_id, bool) or not str(stated_id):
             raise ResourceError(f"{where}: task `{spec.name}`: the row has no `_id`; give each row one of its own")
-        name = str(given)
+        name = str(stated_id)
         check_unicode(name, f"{where}: `_id`")
-        if name in found:
+        if name in texts:
             raise ResourceError(
-                f"{where}: task `{spec.name}`: the id {name!r} stands at {found[name][0]} too; give each row its own"
+                f"{where}: task `{spec.name}`: the id {name!r} stands at {texts[name][0]} too; give each row its own"
             )
-        found[name] = (where, read(row))
-    return found
+        texts[name] = (where, read(row))
+    return texts
 
 
-def _document(spec: TaskSpec, row: Place) -> str:
-    title = _text(spec, row, "title") if row[1].get("title") is not None else ""
-    return f"{title} {_text(spec, row, 'text')}".strip()
+def _document_text(spec: TaskSpec, row: PlacedRow) -> str:
+    title = _read_text(spec, row, "title") if row[1].get("title") is not None else ""
+    return f"{title} {_read_text(spec, row, 'text')}".strip()
 
 
-def _text(spec: TaskSpec, row: Place, column: str) -> str:
+def _read_text(spec: TaskSpec, row: PlacedRow, column: str) -> str:
     where, values = row
     text = values.get(column)
     if not isinstance(text, str):
-        said = f"`{column}` is {text!r}, not a string" if column in values else f"there is no `{column}`"
-        raise ResourceError(f"{where}: task `{spec.name}`: {said}; this row has {', '.join(values)}")
+        problem = f"`{column}` is {text!r}, not a string" if column in values else f"there is no `{column}`"
+        raise ResourceError(f"{where}: task `{spec.name}`: {problem}; this row has {', '.join(values)}")
     check_unicode(text, f"{where}: `{column}`")
     return text.strip()
 
 
-def _grade(spec: TaskSpec, where: str, value: Any) -> int:
+def _parse_grade(spec: TaskSpec, where: str, value: Any) -> int:
     """Return a grade of relevance, a whole number. Raises ResourceError for anything else."""
     try:
         number = float("nan") if isinstance(value, bool) else float(value)

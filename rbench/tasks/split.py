@@ -10,20 +10,20 @@ from collections.abc import Collection
 
 import numpy as np
 
-HOLDOUT = "[holdout]"
+HOLDOUT_SUFFIX = "[holdout]"
 """Suffix of a split's source: `train[holdout]` is the seeded part of `train` that is held out for validation."""
 
 HOLDOUT_SHARE = 0.1
-HOLDOUT_MOST = 5000
+MAX_HOLDOUT = 5000
 HOLDOUT_SEED = 0
 
 
-def permutation(rows: int, seed: int) -> list[int]:
+def draw_permutation(rows: int, seed: int) -> list[int]:
     """Return the row numbers 0..rows-1 in seeded random order."""
     return [int(i) for i in np.random.Generator(np.random.PCG64(seed)).permutation(rows)]
 
 
-def three_way(
+def divide_in_three(
     rows: int, *, seed: int, validation: float, test: float, test_rows: Collection[int] | None = None
 ) -> dict[str, list[int]]:
     """Return row numbers by split for `schema.Unsplit`. Each row is in exactly one of train, validation and test.
@@ -33,46 +33,49 @@ def three_way(
     others are train.
 
     Raises:
-        ValueError: a test row is not a row number, or is listed twice.
+        ValueError: a test row is not a row number.
     """
-    order = permutation(rows, seed)
+    # Rows of the source before any is left out, so that rules of cleaning never move a row to another split.
+    order = draw_permutation(rows, seed)
     if test_rows is None:
         tested = set(order[: int(test * rows)])
     else:
         tested = set(test_rows)
-        if len(tested) != len(test_rows):
-            raise ValueError("a row is listed twice")
         beyond = [row for row in tested if not 0 <= row < rows]
         if beyond:
             raise ValueError(f"row {beyond[0]} is listed, but there are {rows} rows, counted from 0")
-    rest = [row for row in order if row not in tested]
-    cut = int(validation * len(rest))
-    return {"train": sorted(rest[cut:]), "validation": sorted(rest[:cut]), "test": sorted(tested)}
+    remaining = [row for row in order if row not in tested]
+    num_validation = int(validation * len(remaining))
+    return {
+        "train": sorted(remaining[num_validation:]),
+        "validation": sorted(remaining[:num_validation]),
+        "test": sorted(tested),
+    }
 
 
-def holdout(rows: int) -> list[int]:
+def draw_holdout(rows: int) -> list[int]:
     """Return the rows of a training source that are held out for validation.
 
     They are the first tenth of the permutation with seed 0, at most 5,000 rows.
     """
-    return sorted(permutation(rows, HOLDOUT_SEED)[: min(int(HOLDOUT_SHARE * rows), HOLDOUT_MOST)])
+    return sorted(draw_permutation(rows, HOLDOUT_SEED)[: min(int(HOLDOUT_SHARE * rows), MAX_HOLDOUT)])
 
 
-def source_of(name: str) -> tuple[str, bool]:
+def strip_holdout(name: str) -> tuple[str, bool]:
     """Return a split's source without the suffix `[holdout]`, and whether it had the suffix."""
-    return (name.removesuffix(HOLDOUT), True) if name.endswith(HOLDOUT) else (name, False)
+    return (name.removesuffix(HOLDOUT_SUFFIX), True) if name.endswith(HOLDOUT_SUFFIX) else (name, False)
 
 
-def kept(name: str, named: Collection[str], rows: int) -> range | list[int]:
+def select_rows(name: str, named_sources: Collection[str], rows: int) -> range | list[int]:
     """Return the row numbers of the split source `name`, which has `rows` rows.
 
     `train[holdout]` means the held-out rows. `train` means all rows, or the other rows if the task also names
-    `train[holdout]`. `named` holds all sources that the task names.
+    `train[holdout]`. `named_sources` holds all sources that the task names.
     """
-    source, held = source_of(name)
-    if held:
-        return holdout(rows)
-    if source + HOLDOUT in named:
-        out = set(holdout(rows))
-        return [row for row in range(rows) if row not in out]
+    source, is_holdout = strip_holdout(name)
+    if is_holdout:
+        return draw_holdout(rows)
+    if source + HOLDOUT_SUFFIX in named_sources:
+        held_rows = set(draw_holdout(rows))
+        return [row for row in range(rows) if row not in held_rows]
     return range(rows)

@@ -13,18 +13,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from rbench.encoders.reading import Settings
+from rbench.encoders.reading import ReadingSettings
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec
 from rbench.train import health, models, perturb
 from rbench.train.contrastive_losses import info_nce, info_nce_each, uniformity
 from rbench.train.heads import BatchNormHead, MLPHead
-from rbench.train.models import dropout_of, sentence_encoder, with_dropout
-from rbench.train.objectives import Encoding
-from rbench.train.options import AdversarialTerm, Contrastive, Norm, SentenceLevel
+from rbench.train.models import dropout_rates, open_encoder, with_dropout
+from rbench.train.objectives._trained import Encoding
+from rbench.train.options import AdversarialTermOptions, Contrastive, Norm, SentenceLevelOptions
 from rbench.train.perturb import fgm
 
+# Raising it trains all encoders anew whose objective imports this file, and all that stands on them
+# (config/versions.py). tests/golden holds what each objective computes.
 VERSION = 1
 
 Losses = dict[str, Tensor]
@@ -65,19 +67,19 @@ class SentenceModel(nn.Module):
         self.head = head
         self.parts = nn.ModuleDict(parts or {})
         self._losses = losses
-        self._seen: health.Seen | None = None
+        self._seen: health.ObservedStep | None = None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, special_tokens_mask: Tensor) -> Losses:
         return self._losses(self, Batch(input_ids, attention_mask, special_tokens_mask))
 
-    def watched(self, batch: dict[str, Tensor]) -> health.Seen:
+    def observe_step(self, batch: dict[str, Tensor]) -> health.ObservedStep:
         """Compute the loss of a collated batch, and return the views and perturbations that it was made of."""
-        self._seen = seen = health.Seen()
+        self._seen = observed = health.ObservedStep()
         try:
             self(**batch)
         finally:
             self._seen = None
-        return seen
+        return observed
 
     def embed(self, batch: Batch) -> Tensor:
         """Return X, the word embeddings (batch, length, D) before positions are added. Perturbations go here."""
@@ -124,16 +126,22 @@ class SentenceModel(nn.Module):
                 made to raise. What it closes over is detached. None: not known.
         """
         if self._seen is not None:
-            self._seen.adversary = health.Adversary(X.detach(), delta.detach(), loss)
+            self._seen.adversary = health.AdversarialView(X.detach(), delta.detach(), loss)
         return X + delta
 
-    def ascended(
-        self, options: SentenceLevel, X: Tensor, z_plus: Tensor, batch: Batch, tokens: perturb.TokenLevel | None = None
+    def add_ascent(
+        self,
+        options: SentenceLevelOptions,
+        X: Tensor,
+        z_plus: Tensor,
+        batch: Batch,
+        tokens: perturb.TokenPerturbation | None = None,
     ) -> Tensor:
         """Return X + delta_f, where `perturb.ascend` raises L_con(z, z+) against the constant target z+.
 
         A token-level perturbation moves along (see there), and is measured.
         """
+        # The perturbation is against a fixed target: z+ must not move towards the view that is made to leave it.
         target, start, tau = z_plus.detach(), X.detach(), options.temperature
         delta = perturb.ascend(
             options,
@@ -152,6 +160,7 @@ class SentenceModel(nn.Module):
         The `norm` of r, over all numbers of a sentence's words, is epsilon.
         """
         leaf = X.detach().requires_grad_()
+        # One backward pass with respect to X alone: the weights get no gradients from it.
         g = torch.autograd.grad(loss(self.z(leaf, batch.mask)), leaf)[0]
         return self.perturbed(X, fgm(g * batch.words, epsilon, norm))
 
@@ -164,19 +173,22 @@ class SentenceModel(nn.Module):
         yields z is also the one that the gradient flows through.
         """
         X = self.embed(batch)
-        nothing = torch.zeros_like(X).requires_grad_()
+        zeros = torch.zeros_like(X).requires_grad_()
         # Adding a leaf of zeros gives the gradient at X from the same pass that yields z.
-        z, z_plus = self.z(X + nothing, batch.mask), self.z(X, batch.mask)
+        z, z_plus = self.z(X + zeros, batch.mask), self.z(X, batch.mask)
         self.show_views(z, z_plus)
         target = z_plus.detach()
         # The graph is retained, because the training loss goes back through the same pass.
-        g = torch.autograd.grad(loss(z, target).mean(), nothing, retain_graph=True)[0]
+        g = torch.autograd.grad(loss(z, target).mean(), zeros, retain_graph=True)[0]
         r = fgm(g * batch.words, epsilon, norm)
         return z, z_plus, self.perturbed(X, r, lambda z_adv: loss(z_adv, target))
 
 
 def with_adversarial_term(
-    options: AdversarialTerm, model: SentenceModel, batch: Batch, second: Callable[[Tensor, Tensor, Tensor], Tensor]
+    options: AdversarialTermOptions,
+    model: SentenceModel,
+    batch: Batch,
+    second: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Losses:
     """Return L_con(z, z+) + weight * second(z, z+, z_adv).
 
@@ -217,13 +229,13 @@ class EncoderObjective(Encoding):
         self, spec: EncoderSpec, base: str | Path | None, dropout: float | None, *, needs_dropout: bool = True
     ) -> None:
         assert spec.train is not None
-        models.check(spec.name, spec.pooling)
+        models.check_pooling(spec.name, spec.pooling)
         self._spec = spec
-        self.encoder = sentence_encoder(spec, base)
-        self._own_dropout = dropout_of(self.encoder.model.config)
+        self.encoder = open_encoder(spec, base)
+        self._own_dropout = dropout_rates(self.encoder.model.config)
         if dropout is not None:
             self.encoder.model = with_dropout(self.encoder.model, dropout)
-        if needs_dropout and not any(dropout_of(self.encoder.model.config).values()):
+        if needs_dropout and not any(dropout_rates(self.encoder.model.config).values()):
             raise JobError(
                 f"Encoder {spec.name}: objective {spec.train.objective} makes its positive pairs by dropout and "
                 "its base has none; set train.options.dropout, to 0.1 for instance."
@@ -233,11 +245,17 @@ class EncoderObjective(Encoding):
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors (len(texts), dim) without the head and without dropout, as evaluations on STS read texts."""
-        own, settings = self.encoder, Settings.of(self._spec, "sts")
-        if settings == own.settings:
-            return own.encode(texts)
+        trained, settings = self.encoder, ReadingSettings.of(self._spec, "sts")
+        # Evaluations may read texts otherwise than the training does (prompts, truncation): the score is of theirs.
+        if settings == trained.settings:
+            return trained.encode(texts)
         network = SentenceEncoder(
-            own.model, own.tokenizer, own.pooling, own.max_length, self._spec.name, settings=settings
+            trained.model,
+            trained.tokenizer,
+            trained.pooling,
+            trained.max_length,
+            self._spec.name,
+            settings=settings,
         )
         return network.encode(texts)
 
@@ -250,8 +268,9 @@ class EncoderObjective(Encoding):
     def save(self, folder: Path) -> None:
         """Write the encoder as a SentenceTransformer folder, without head and parts, with the base's own dropout."""
         network = self.encoder.model
+        # Restored before saving: a folder with the dropout of this training would hand it on to fine-tuning.
         network.config.update(self._own_dropout)
-        models.save(folder, self.encoder)
+        models.save_encoder(folder, self.encoder)
 
 
 class ContrastiveObjective(EncoderObjective):
@@ -283,17 +302,19 @@ class ContrastiveObjective(EncoderObjective):
 
     def probe(self, batch: dict[str, Any]) -> dict[str, float]:
         """Implement `ProbedObjective` for views and perturbations that went through the model's methods."""
-        model, of = self.model, Batch(batch["input_ids"], batch["attention_mask"], batch["special_tokens_mask"])
-        seen = model.watched(batch)
+        model, inputs = self.model, Batch(batch["input_ids"], batch["attention_mask"], batch["special_tokens_mask"])
+        observed = model.observe_step(batch)
         values: dict[str, float] = {}
-        if seen.views is not None:
-            z, z_plus = seen.views
+        if observed.views is not None:
+            z, z_plus = observed.views
             losses = info_nce_each(z, [z_plus], z_plus, self._temperature)
-            values |= health.of_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
-        if seen.adversary is not None:
-            values |= health.of_adversary(model, seen.adversary, of.words, lambda X: model.f(X, of.mask), model.head)
-        if seen.eta is not None:
-            values |= health.of_tokens(*seen.eta, of.words)
+            values |= health.measure_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
+        if observed.adversary is not None:
+            values |= health.measure_adversary(
+                model, observed.adversary, inputs.words, lambda X: model.f(X, inputs.mask), model.head
+            )
+        if observed.eta is not None:
+            values |= health.measure_tokens(*observed.eta, inputs.words)
         return values
 
 
@@ -331,10 +352,12 @@ class TextModel(nn.Module):
 
     def frozen_copy(self) -> SentenceEncoder:
         """Return a copy of the encoder, without gradients."""
-        own = self.encoder
-        network = copy.deepcopy(own.model)
-        made = SentenceEncoder(network, own.tokenizer, own.pooling, own.max_length, settings=own.settings)
-        return made.requires_grad_(False)
+        trained = self.encoder
+        network = copy.deepcopy(trained.model)
+        frozen = SentenceEncoder(
+            network, trained.tokenizer, trained.pooling, trained.max_length, settings=trained.settings
+        )
+        return frozen.requires_grad_(False)
 
     def tokens(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Return input_ids and attention_mask of texts, (n, longest) each, encoded as the training loop encodes them.

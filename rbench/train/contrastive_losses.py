@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rbench.train.heads import full
+from rbench.train.heads import as_single_precision
 
 VERSION = 1
 
@@ -20,13 +20,16 @@ VERSION = 1
 def cosines(a: Tensor, b: Tensor) -> Tensor:
     """The cosine of each a_i (n, d) with each b_j (m, d): (n, m), -1..1."""
     with torch.autocast(a.device.type, enabled=False):
-        return functional.normalize(full(a), dim=-1) @ functional.normalize(full(b), dim=-1).T
+        return (
+            functional.normalize(as_single_precision(a), dim=-1)
+            @ functional.normalize(as_single_precision(b), dim=-1).T
+        )
 
 
 def similarities(z: Tensor, keys: Tensor, *, cosine: bool) -> Tensor:
     """The cosines of z (n, d) and keys (m, d), or else their dot products: (n, m)."""
     with torch.autocast(z.device.type, enabled=False):
-        return cosines(z, keys) if cosine else full(z) @ keys.T.to(full(z).dtype)
+        return cosines(z, keys) if cosine else as_single_precision(z) @ keys.T.to(as_single_precision(z).dtype)
 
 
 def info_nce(z: Tensor, positives: Sequence[Tensor], others: Tensor, temperature: float) -> Tensor:
@@ -44,15 +47,21 @@ def info_nce_each(z: Tensor, positives: Sequence[Tensor], others: Tensor, temper
         others: (n, d); row j is a negative of each z_i with i != j.
         temperature: tau, above 0.
     """
-    together = torch.stack([functional.cosine_similarity(full(z), full(p), dim=-1) for p in positives], dim=1)
-    apart = cosines(z, others)
-    own = torch.eye(len(z), dtype=torch.bool, device=z.device)
-    together, apart = together / temperature, (apart / temperature).masked_fill(own, -math.inf)
+    positive_scores = torch.stack(
+        [functional.cosine_similarity(as_single_precision(z), as_single_precision(p), dim=-1) for p in positives], dim=1
+    )
+    negative_scores = cosines(z, others)
+    diagonal = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    # `others` are the views of all sentences: on the diagonal stands the sentence itself, which is no negative.
+    positive_scores, negative_scores = (
+        positive_scores / temperature,
+        (negative_scores / temperature).masked_fill(diagonal, -math.inf),
+    )
     # -log p = logsumexp(all) - logsumexp(positives): no probability is computed that could round to 0.
-    return torch.cat([together, apart], dim=1).logsumexp(1) - together.logsumexp(1)
+    return torch.cat([positive_scores, negative_scores], dim=1).logsumexp(1) - positive_scores.logsumexp(1)
 
 
-def top_1(z: Tensor, keys: Tensor, positive_index: Tensor, *, cosine: bool = True) -> Tensor:
+def find_top_1(z: Tensor, keys: Tensor, positive_index: Tensor, *, cosine: bool = True) -> Tensor:
     """Say of each z_i whether its positive is nearer than every other key: (n,), bool. A tie counts as no.
 
     Args:
@@ -62,9 +71,10 @@ def top_1(z: Tensor, keys: Tensor, positive_index: Tensor, *, cosine: bool = Tru
         cosine: nearness is the cosine, or else the dot product.
     """
     scores = similarities(z, keys, cosine=cosine)
-    own = scores.gather(1, positive_index.unsqueeze(1))
-    others = scores.scatter(1, positive_index.unsqueeze(1), -math.inf)
-    return own.squeeze(1) > others.amax(1)
+    positive_scores = scores.gather(1, positive_index.unsqueeze(1))
+    other_scores = scores.scatter(1, positive_index.unsqueeze(1), -math.inf)
+    # Strictly greater: collapsed vectors, which are all alike, must not count as hits.
+    return positive_scores.squeeze(1) > other_scores.amax(1)
 
 
 def nt_xent(a: Tensor, b: Tensor, temperature: float) -> Tensor:
@@ -91,19 +101,20 @@ def uniformity(x: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- divergences
 
 
-def _kl(p: Tensor, q: Tensor) -> Tensor:
+def _kl_divergence(p: Tensor, q: Tensor) -> Tensor:
     return (p.exp() * (p - q)).sum(-1)
 
 
-def _js(p: Tensor, q: Tensor) -> Tensor:
+def _js_divergence(p: Tensor, q: Tensor) -> Tensor:
+    # p and q are log-probabilities, so the mean of the two is a logaddexp.
     m = torch.logaddexp(p, q) - math.log(2)
-    return (_kl(p, m) + _kl(q, m)) / 2
+    return (_kl_divergence(p, m) + _kl_divergence(q, m)) / 2
 
 
 DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "js": _js,
-    "kl": _kl,
-    "symmetric-kl": lambda p, q: (_kl(p, q) + _kl(q, p)) / 2,
+    "js": _js_divergence,
+    "kl": _kl_divergence,
+    "symmetric-kl": lambda p, q: (_kl_divergence(p, q) + _kl_divergence(q, p)) / 2,
 }
 """F(P, Q), (n,), of log-probabilities (n, m): V-advCSE (Ko 2024), equations 11 to 14. Equation 13 is Jensen-Shannon,
 equation 14 its mixture M."""

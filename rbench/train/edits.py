@@ -8,11 +8,11 @@ by an antonym. It replaces other words by words of the corpus. These have the sa
 that rarity does not reveal them (ours), and are never related to the word in the thesaurus.
 
 The paper replaces about 40% and 20% of tokens. Here the share is of words (tokens with a letter or a digit), and it
-holds for the whole corpus: if a sentence has too few replaceable words, more are replaced in others (`rate`). At least
-one word is replaced in every sentence that has a replaceable word. Each sentence has its own generator, seeded with
-(seed, sentence).
+holds for the whole corpus: if a sentence has too few replaceable words, more are replaced in others (`find_rate`). At
+least one word is replaced in every sentence that has a replaceable word. Each sentence has its own generator, seeded
+with (seed, sentence).
 
-A whole corpus is edited once, with several processes, and its edits are kept in a file (`of_corpus`). Tagging and
+A whole corpus is edited once, with several processes, and its edits are kept in a file (`edit_corpus`). Tagging and
 thesaurus look-ups take nearly all of the time and are shared among worker processes. This process draws the
 replacements. A process that is forked while other threads hold locks may hang. So workers are forked from a server that
 has imported only what they need and no torch; without fork servers they are started fresh. They end before the drawing
@@ -34,7 +34,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -45,33 +44,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from rbench.errors import JobError
 from rbench.schema import ResourceKind
 from rbench.schema.common import Positive, Share, Strict
 from rbench.system import processes
-from rbench.system.below import Below
-from rbench.system.digests import Located
+from rbench.system.below import SafeFolder
+from rbench.system.digests import FingerprintedPlace
 from rbench.system.processes import shared_cores
 from rbench.train.options import Progress
 from rbench.words.resources.lexical import open_tagger
-from rbench.words.resources.locate import loader
-from rbench.words.resources.thesaurus import TAGS, Related, check, open_thesaurus
+from rbench.words.resources.locate import choose_loader
+from rbench.words.resources.thesaurus import TAGS, RelatedWords, check_kind, open_thesaurus
 
 if TYPE_CHECKING:
     from rbench.words.resources import Resources
 
+# The order of these draws is part of the result. A change of it, or of the tokens, raises VERSION: encoders trained
+# by CLINE are then trained anew. The edit files need no VERSION, since their address hashes this file (`_hash_inputs`).
 VERSION = 1
 
 NEEDS: tuple[ResourceKind, ...] = ("synonyms", "pos_tagger")
-FEW = 5000
+MAX_TEXTS_IN_PROCESS = 5000
 """Up to this number of texts, several processes are no faster than one, because each of them opens WordNet."""
-CHUNK = 250
+CHUNK_SIZE = 250
 """Number of items that a process gets at a time."""
-T = TypeVar("T")
-R = TypeVar("R")
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
 
 _TRIES = 50
-Type = tuple[str, str]
+WordType = tuple[str, str]
 """A lower-case word and its universal tag."""
 _CLITIC = r"['’](?:s|m|d|re|ve|ll)\b"
 _TOKEN = re.compile(
@@ -101,7 +101,7 @@ class EditOptions(Strict):
 
 
 @dataclass(frozen=True)
-class Edit:
+class SentenceEdit:
     """An edited text, the `spans` (start, end) of its replacements, and how many of them are `antonyms`."""
 
     text: str
@@ -118,7 +118,7 @@ class ReplaceableWord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class TaggedWords:
     """The number of words of a text, and its replaceable words, packed as three numbers each (`places`)."""
 
     words: int
@@ -132,35 +132,35 @@ class Tagged:
         )
 
 
-def tagged(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> Tagged:
+def tag_text(text: str, tagger: Callable[[Sequence[str]], Sequence[tuple[str, str]]]) -> TaggedWords:
     """Find the replaceable words of `text`. `tagger` tags all its tokens in context."""
     tokens = list(_TOKEN.finditer(text))
-    packed, words, begins = array("I"), 0, True
+    packed, words, at_sentence_start = array("I"), 0, True
     for token, (word, tag) in zip(tokens, tagger([token[0] for token in tokens]), strict=True):
-        named = word[0].isupper() and not begins
-        if tag in TAGS and not named and _WORD.fullmatch(word) and word.lower() not in _AUXILIARIES:
+        is_name = word[0].isupper() and not at_sentence_start
+        if tag in TAGS and not is_name and _WORD.fullmatch(word) and word.lower() not in _AUXILIARIES:
             packed.extend((token.start(), token.end(), TAGS.index(tag)))
         if any(map(str.isalnum, word)):
-            words, begins = words + 1, False
+            words, at_sentence_start = words + 1, False
         elif word in ".!?":
             # At the start of a sentence a capital letter says nothing about names.
-            begins = True
-    return Tagged(words, packed)
+            at_sentence_start = True
+    return TaggedWords(words, packed)
 
 
-def types(texts: Sequence[str], found: Sequence[Tagged]) -> Counter[Type]:
+def count_types(texts: Sequence[str], tagged_texts: Sequence[TaggedWords]) -> Counter[WordType]:
     """Count how often each replaceable word occurs under each tag."""
     return Counter(
         (text[place.start : place.end].lower(), place.tag)
-        for text, one in zip(texts, found, strict=True)
-        for place in one.places()
+        for text, tagged_text in zip(texts, tagged_texts, strict=True)
+        for place in tagged_text.places()
     )
 
 
-def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
+def find_rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
     """Return the least q in 0..1 at which `share` of all words are replaced; 1 if no q reaches it.
 
-    At q, `expected(q, n, m)` words are replaced in a sentence of n words of which m are replaceable.
+    At q, `expected_count(q, n, m)` words are replaced in a sentence of n words of which m are replaceable.
 
     Args:
         share: share of all words to replace, 0..1.
@@ -169,19 +169,24 @@ def rate(share: float, words: Sequence[int], most: Sequence[int]) -> float:
     """
     n, m = np.asarray(words, dtype=float), np.asarray(most, dtype=float)
     low, high = 0.0, 1.0
+    # 40 halvings leave an error of 1e-12 in q, far less than a word in any corpus.
     for _ in range(40):
         q = (low + high) / 2
         # Clipping makes the count nonlinear in q, but it never falls as q rises, so bisection finds q.
-        low, high = (low, q) if np.clip(q * n, np.minimum(1, m), m).sum() >= share * n.sum() else (q, high)
+        enough = np.clip(q * n, np.minimum(1, m), m).sum() >= share * n.sum()
+        if enough:
+            high = q
+        else:
+            low = q
     return high
 
 
-def expected(q: float, words: int, most: int) -> float:
+def expected_count(q: float, words: int, most: int) -> float:
     """Return the mean number of words to replace: a share q of `words`, at least 1, at most `most`."""
     return float(min(max(q * words, 1), most))
 
 
-class Editor:
+class SentenceEditor:
     """Make x_syn and x_ant for the sentences of one corpus.
 
     Args:
@@ -189,110 +194,126 @@ class Editor:
         seed: seed of all draws.
         table: the thesaurus entry of each word type of the corpus.
         counts: frequency of each word type. Words of the corpus are drawn by it.
-        texts, found: the corpus and its replaceable words; they decide the two rates.
+        texts, tagged_texts: the corpus and its replaceable words; they decide the two rates.
     """
 
     def __init__(
         self,
         options: EditOptions,
         seed: int,
-        table: Mapping[Type, Related],
-        counts: Mapping[Type, int],
+        table: Mapping[WordType, RelatedWords],
+        counts: Mapping[WordType, int],
         texts: Sequence[str],
-        found: Sequence[Tagged],
+        tagged_texts: Sequence[TaggedWords],
     ) -> None:
         self._options, self._seed, self._table = options, seed, table
-        self._same = {kind for kind, related in table.items() if _kinds(related)}
-        words_of = {tag: sorted(word for word, own in counts if own == tag) for tag in TAGS}
-        self._drawn = {tag: (own, list(accumulate(counts[word, tag] for word in own))) for tag, own in words_of.items()}
-        self._other = {kind for kind, related in table.items() if related.antonyms or len(words_of[kind[1]]) > 1}
-        words, same, other = [one.words for one in found], list[int](), list[int]()
-        for text, one in zip(texts, found, strict=True):
-            kinds = [_kind(text, place) for place in one.places()]
-            same.append(sum(kind in self._same for kind in kinds))
-            other.append(sum(kind in self._other for kind in kinds))
-        self.synonym_rate = rate(options.synonym_share, words, same)
-        self.antonym_rate = rate(options.antonym_share, words, other)
+        self._same = {kind for kind, related in table.items() if _similar_words(related)}
+        words_by_tag = {tag: sorted(word for word, word_tag in counts if word_tag == tag) for tag in TAGS}
+        # With their cumulative counts, as `random.choices` takes them, so that words are drawn by frequency.
+        self._drawn = {
+            tag: (tag_words, list(accumulate(counts[word, tag] for word in tag_words)))
+            for tag, tag_words in words_by_tag.items()
+        }
+        self._other = {kind for kind, related in table.items() if related.antonyms or len(words_by_tag[kind[1]]) > 1}
+        words, num_with_synonyms, num_with_negatives = (
+            [tagged_text.words for tagged_text in tagged_texts],
+            list[int](),
+            list[int](),
+        )
+        for text, tagged_text in zip(texts, tagged_texts, strict=True):
+            kinds = [_type_of(text, place) for place in tagged_text.places()]
+            num_with_synonyms.append(sum(kind in self._same for kind in kinds))
+            num_with_negatives.append(sum(kind in self._other for kind in kinds))
+        self.synonym_rate = find_rate(options.synonym_share, words, num_with_synonyms)
+        self.antonym_rate = find_rate(options.antonym_share, words, num_with_negatives)
 
-    def edit(self, text: str, found: Tagged) -> tuple[Edit, Edit]:
+    def edit(self, text: str, tagged_text: TaggedWords) -> tuple[SentenceEdit, SentenceEdit]:
         """Return (x_syn, x_ant). Either is the text itself, without spans, if no word can be replaced."""
         # Only `random` and `choices` of it are used: they are the same in every version of Python.
         rng = random.Random(f"{self._seed}\0{text}")
-        places = [(place, _kind(text, place)) for place in found.places()]
-        same = sorted((one for one in places if one[1] in self._same), key=lambda _: rng.random())
+        places = [(place, _type_of(text, place)) for place in tagged_text.places()]
+        with_synonyms = sorted(
+            (typed_place for typed_place in places if typed_place[1] in self._same), key=lambda _: rng.random()
+        )
         synonyms: dict[ReplaceableWord, str] = {}
-        for place, kind in same[: _count(self.synonym_rate, found.words, len(same), rng)]:
-            nearest = rng.choices(_kinds(self._table[kind]))[0][: self._options.nearest]
+        for place, kind in with_synonyms[: _draw_count(self.synonym_rate, tagged_text.words, len(with_synonyms), rng)]:
+            nearest = rng.choices(_similar_words(self._table[kind]))[0][: self._options.nearest]
             synonyms[place] = rng.choices(nearest)[0]
-        other = sorted((one for one in places if one[1] in self._other), key=lambda _: rng.random())
-        other.sort(key=lambda one: not self._table[one[1]].antonyms)  # stable: antonyms first, in the order drawn
+        with_negatives = sorted(
+            (typed_place for typed_place in places if typed_place[1] in self._other), key=lambda _: rng.random()
+        )
+        with_negatives.sort(
+            key=lambda typed_place: not self._table[typed_place[1]].antonyms
+        )  # stable: antonyms first, in the order drawn
         antonyms: dict[ReplaceableWord, str] = {}
-        count, opposite = _count(self.antonym_rate, found.words, len(other), rng), 0
-        for place, kind in other:
+        count, num_antonyms = _draw_count(self.antonym_rate, tagged_text.words, len(with_negatives), rng), 0
+        for place, kind in with_negatives:
             if len(antonyms) == count:
                 break
             nearest = self._table[kind].antonyms[: self._options.nearest]
-            word = rng.choices(nearest)[0] if nearest else self._stranger(kind, rng)
+            word = rng.choices(nearest)[0] if nearest else self._draw_stranger(kind, rng)
             if word is not None:
-                antonyms[place], opposite = word, opposite + bool(nearest)
-        return _replaced(text, synonyms), _replaced(text, antonyms, opposite)
+                antonyms[place], num_antonyms = word, num_antonyms + bool(nearest)
+        return _replace_words(text, synonyms), _replace_words(text, antonyms, num_antonyms)
 
-    def _stranger(self, kind: Type, rng: random.Random) -> str | None:
+    def _draw_stranger(self, kind: WordType, rng: random.Random) -> str | None:
         """Draw a word of the corpus with the same tag that is unrelated to this one; None after `_TRIES` failures."""
-        own = {kind[0], *self._table[kind].all}
+        related = {kind[0], *self._table[kind].all}
         for _ in range(_TRIES):
             words, sums = self._drawn[kind[1]]
             word = rng.choices(words, cum_weights=sums)[0]  # by frequency
             # Its inflections are compared too, so that no form of a related word is drawn.
-            if own.isdisjoint((word, *self._table[word, kind[1]].forms)):
+            if related.isdisjoint((word, *self._table[word, kind[1]].forms)):
                 return word
         return None
 
 
-def marks(offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Sequence[tuple[int, int]]) -> list[int]:
+def mark_replaced(
+    offsets: Sequence[tuple[int, int]], special: Sequence[int], spans: Sequence[tuple[int, int]]
+) -> list[int]:
     """Return delta_t of equation 4: 1 for each token within a replacement, that is each piece of a new word; else 0.
 
     Args:
         offsets: (start, end) of each token in the edited text. Byte-level BPE may make a token of the space before a
             word. Its offsets are empty and start at the word's first letter, so it counts as a piece of that word.
         special: 1 for special tokens, which have no place in the text.
-        spans: `Edit.spans`.
+        spans: `SentenceEdit.spans`.
     """
-    found, at = [], 0
-    for (start, end), nowhere in zip(offsets, special, strict=True):
-        while not nowhere and at < len(spans) and spans[at][1] <= start:
-            at += 1
-        found.append(int(not nowhere and at < len(spans) and spans[at][0] < max(end, start + 1)))
-    return found
+    flags, next_span = [], 0
+    for (start, end), is_special in zip(offsets, special, strict=True):
+        while not is_special and next_span < len(spans) and spans[next_span][1] <= start:
+            next_span += 1
+        flags.append(int(not is_special and next_span < len(spans) and spans[next_span][0] < max(end, start + 1)))
+    return flags
 
 
-def _kind(text: str, place: ReplaceableWord) -> Type:
+def _type_of(text: str, place: ReplaceableWord) -> WordType:
     return text[place.start : place.end].lower(), place.tag
 
 
-def _kinds(related: Related) -> list[tuple[str, ...]]:
+def _similar_words(related: RelatedWords) -> list[tuple[str, ...]]:
     return [words for words in (related.synonyms, related.hypernyms, related.forms) if words]
 
 
-def _count(q: float, words: int, most: int, rng: random.Random) -> int:
-    """Round `expected` up or down at random, so that its mean is kept."""
-    mean = expected(q, words, most)
+def _draw_count(q: float, words: int, most: int, rng: random.Random) -> int:
+    """Round `expected_count` up or down at random, so that its mean is kept."""
+    mean = expected_count(q, words, most)
     return int(mean) + (rng.random() < mean - int(mean))
 
 
-def _replaced(text: str, words: Mapping[ReplaceableWord, str], antonyms: int = 0) -> Edit:
-    parts, spans, at, length = [], [], 0, 0
+def _replace_words(text: str, words: Mapping[ReplaceableWord, str], antonyms: int = 0) -> SentenceEdit:
+    parts, spans, end_of_last, length = [], [], 0, 0
     for place in sorted(words):
-        kept, word, before = text[at : place.start], words[place], text[place.start : place.end]
-        if before.isupper():
+        unchanged, word, original = text[end_of_last : place.start], words[place], text[place.start : place.end]
+        if original.isupper():
             word = word.upper()
-        elif before[0].isupper():
+        elif original[0].isupper():
             word = word[0].upper() + word[1:]
-        start = length + len(kept)
-        parts += [kept, word]
+        start = length + len(unchanged)
+        parts += [unchanged, word]
         spans.append((start, start + len(word)))
-        at, length = place.end, start + len(word)
-    return Edit("".join((*parts, text[at:])), tuple(spans), antonyms)
+        end_of_last, length = place.end, start + len(word)
+    return SentenceEdit("".join((*parts, text[end_of_last:])), tuple(spans), antonyms)
 
 
 # ---------------------------------------------------------------------------------------------------- whole corpora
@@ -308,25 +329,25 @@ class LexiconSource:
     """Hash of the data of both."""
     folders: tuple[str, ...] = ()
     """Folders in which NLTK looks for its data; empty if NLTK is not used."""
-    places: tuple[Located, ...] = ()
+    places: tuple[FingerprintedPlace, ...] = ()
     """Places of both."""
 
     @classmethod
     def of(cls, resources: Resources) -> LexiconSource:
         """Describe the lexicon. ResourceError if it is missing, or if the synonyms are a list without antonyms."""
         places = tuple(resources.located(kind) for kind in NEEDS)
-        kinds = [loader(kind, getattr(resources.resource_set, kind)) for kind in NEEDS]
-        check(kinds[0])
-        marks = "\n".join(place.fingerprint for place in places)
+        kinds = [choose_loader(kind, getattr(resources.resource_set, kind)) for kind in NEEDS]
+        check_kind(kinds[0])
+        fingerprints = "\n".join(place.fingerprint for place in places)
         if kinds == ["mini", "mini"]:
-            return cls("mini", "mini", marks, places=places)
+            return cls("mini", "mini", fingerprints, places=places)
         import nltk
 
-        return cls(kinds[0], kinds[1], marks, tuple(map(str, nltk.data.path)), places)
+        return cls(kinds[0], kinds[1], fingerprints, tuple(map(str, nltk.data.path)), places)
 
 
 @dataclass
-class Counts:
+class EditCounts:
     """Counts of what was replaced in a corpus."""
 
     texts: int = 0
@@ -345,14 +366,14 @@ class Counts:
     """Texts whose x_ant is the text itself."""
     synonym_rate: float = 0.0
     """Share of words to replace in a sentence with enough replaceable words, so that the corpus reaches the share in
-    the options (`edits.rate`)."""
+    the options (`edits.find_rate`)."""
     antonym_rate: float = 0.0
     """The same for x_ant."""
 
-    def add(self, found: Tagged, synonymous: Edit, contrary: Edit) -> None:
+    def add(self, tagged_text: TaggedWords, synonymous: SentenceEdit, contrary: SentenceEdit) -> None:
         """Count the edits of one text."""
         self.texts += 1
-        self.words += found.words
+        self.words += tagged_text.words
         self.synonyms += len(synonymous.spans)
         self.antonyms += contrary.antonyms
         self.strangers += len(contrary.spans) - contrary.antonyms
@@ -378,7 +399,7 @@ class Counts:
         )
 
 
-class Edits:
+class CorpusEdits:
     """Look up (x_syn, x_ant) by text, and the `counts` of the corpus.
 
     The file is held in memory: half a gigabyte for a million sentences.
@@ -387,28 +408,29 @@ class Edits:
     def __init__(self, path: Path, texts: Sequence[str], address: str) -> None:
         """Read the file. ValueError if it is incomplete or has another address."""
         lines = path.read_bytes().splitlines()
-        said = json.loads(lines[-1]) if lines else None
-        if not isinstance(said, dict) or said.get("address") != address or len(lines) != len(texts) + 1:
+        # The last line is written last, so that a file that was cut off has none.
+        footer = json.loads(lines[-1]) if lines else None
+        if not isinstance(footer, dict) or footer.get("address") != address or len(lines) != len(texts) + 1:
             raise ValueError(f"{path} is damaged")
-        self.counts = Counts(**said["counts"])
+        self.counts = EditCounts(**footer["counts"])
         self._lines = dict(zip(texts, lines, strict=False))
 
-    def __getitem__(self, text: str) -> tuple[Edit, Edit]:
-        same, other = (
-            Edit(edited, tuple((start, end) for start, end in spans), antonyms)
+    def __getitem__(self, text: str) -> tuple[SentenceEdit, SentenceEdit]:
+        synonymous, contrary = (
+            SentenceEdit(edited, tuple((start, end) for start, end in spans), antonyms)
             for edited, spans, antonyms in json.loads(self._lines[text])
         )
-        return same, other
+        return synonymous, contrary
 
 
-def of_corpus(
+def edit_corpus(
     texts: Sequence[str],
     folder: Path,
     lexicon: LexiconSource,
     options: EditOptions,
     seed: int,
     progress: Progress | None = None,
-) -> Edits:
+) -> CorpusEdits:
     """Return the edits of all `texts`. Read them from `folder` if they are there, else make and keep them.
 
     Args:
@@ -422,19 +444,20 @@ def of_corpus(
     Raises:
         JobError: a process died, or the thesaurus or the tagger changed meanwhile.
     """
+    # Sorted and without duplicates, so that the address does not depend on the order of the corpus.
     distinct = sorted(set(texts))
-    address = _address(distinct, lexicon, options, seed)
+    address = _hash_inputs(distinct, lexicon, options, seed)
     path = folder / f"edits-{address[:16]}.jsonl"
     with suppress(FileNotFoundError, ValueError):
-        return Edits(path, distinct, address)
-    counts = Counts()
-    made = generate(distinct, lexicon, options, seed, counts, progress)
-    content = "".join(json.dumps([[e.text, e.spans, e.antonyms] for e in one]) + "\n" for one in made)
+        return CorpusEdits(path, distinct, address)
+    counts = EditCounts()
+    edit_pairs = generate(distinct, lexicon, options, seed, counts, progress)
+    content = "".join(json.dumps([[e.text, e.spans, e.antonyms] for e in edit_pair]) + "\n" for edit_pair in edit_pairs)
     content += json.dumps({"address": address, "counts": asdict(counts)}) + "\n"
     for place in lexicon.places:  # edits made with changed data must not get the address of the old data
         place.check()
-    Below(folder).replace(path, content.encode())
-    return Edits(path, distinct, address)
+    SafeFolder(folder).replace(path, content.encode())
+    return CorpusEdits(path, distinct, address)
 
 
 def generate(
@@ -442,41 +465,41 @@ def generate(
     lexicon: LexiconSource,
     options: EditOptions,
     seed: int,
-    counts: Counts,
+    counts: EditCounts,
     progress: Progress | None = None,
     workers: int | None = None,
-) -> Iterator[tuple[Edit, Edit]]:
+) -> Iterator[tuple[SentenceEdit, SentenceEdit]]:
     """Yield (x_syn, x_ant) of each text in order, and add them to `counts`.
 
     There is a process for each of `workers`. None: for each core, or for each of OMP_NUM_THREADS if these are fewer; a
-    single one for a small corpus (`FEW`).
+    single one for a small corpus (`FEW_ROWS`).
     """
-    count = min(workers or (shared_cores() if len(texts) > FEW else 1), -(-len(texts) // CHUNK))
-    with Pool(count, lexicon.folders) as pool:
-        found: list[Tagged] = []
-        for part in pool.map(partial(_tag, lexicon.tagger, lexicon.fingerprint), texts):
-            found += part
+    count = min(workers or (shared_cores() if len(texts) > MAX_TEXTS_IN_PROCESS else 1), -(-len(texts) // CHUNK_SIZE))
+    with EditWorkers(count, lexicon.folders) as pool:
+        tagged_texts: list[TaggedWords] = []
+        for tagged_chunk in pool.map(partial(_tag, lexicon.tagger, lexicon.fingerprint), texts):
+            tagged_texts += tagged_chunk
             if progress is not None:
-                progress(len(found), len(texts), "texts tagged for edits")
-        occurring = types(texts, found)
+                progress(len(tagged_texts), len(texts), "texts tagged for edits")
+        occurring = count_types(texts, tagged_texts)
         kinds = sorted(occurring)
         looked_up = chain.from_iterable(pool.map(partial(_look_up, lexicon.thesaurus, lexicon.fingerprint), kinds))
         table = dict(zip(kinds, looked_up, strict=True))
-    editor = Editor(options, seed, table, occurring, texts, found)
+    editor = SentenceEditor(options, seed, table, occurring, texts, tagged_texts)
     counts.synonym_rate, counts.antonym_rate = editor.synonym_rate, editor.antonym_rate
-    for text, one in zip(texts, found, strict=True):
-        edits = editor.edit(text, one)
-        counts.add(one, *edits)
+    for text, tagged_text in zip(texts, tagged_texts, strict=True):
+        edits = editor.edit(text, tagged_text)
+        counts.add(tagged_text, *edits)
         yield edits
 
 
-def _address(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions, seed: int) -> str:
+def _hash_inputs(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions, seed: int) -> str:
     digest = hashlib.sha256()
     for text in texts:
         digest.update(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())
     root = Path(__file__).resolve().parent.parent
     code = ("train/edits.py", "words/resources/thesaurus.py", "words/resources/lexical.py", "mini/thesaurus.py")
-    said = {
+    content = {
         "texts": digest.hexdigest(),
         "options": options.model_dump(),
         "seed": seed,
@@ -484,7 +507,7 @@ def _address(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions,
         "packages": {name: version(name) for name in ("nltk", "lemminflect")},
         "code": [hashlib.sha256((root / name).read_bytes()).hexdigest() for name in code],
     }
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 # Both are opened on first use, not when the process starts, so that an error is raised by the call. The fingerprint
@@ -492,24 +515,24 @@ def _address(texts: Sequence[str], lexicon: LexiconSource, options: EditOptions,
 
 
 @cache
-def _opened(open_it: Callable[[str], T], kind: str, fingerprint: str) -> T:
+def _open_once(open_it: Callable[[str], ItemT], kind: str, fingerprint: str) -> ItemT:
     return open_it(kind)
 
 
-def _tag(kind: str, fingerprint: str, texts: Sequence[str]) -> list[Tagged]:
-    tagger = _opened(open_tagger, kind, fingerprint)
-    return [tagged(text, tagger) for text in texts]
+def _tag(kind: str, fingerprint: str, texts: Sequence[str]) -> list[TaggedWords]:
+    tagger = _open_once(open_tagger, kind, fingerprint)
+    return [tag_text(text, tagger) for text in texts]
 
 
-def _look_up(kind: str, fingerprint: str, types: Sequence[Type]) -> list[Related]:
-    thesaurus = _opened(open_thesaurus, kind, fingerprint)
+def _look_up(kind: str, fingerprint: str, types: Sequence[WordType]) -> list[RelatedWords]:
+    thesaurus = _open_once(open_thesaurus, kind, fingerprint)
     return [thesaurus(word, tag) for word, tag in types]
 
 
 # ------------------------------------------------------------------------------------------------------ processes
 
 
-class Pool:
+class EditWorkers:
     """Map a function over chunks of items in `count` processes, or in this process if `count` is below 2.
 
     Exceptions of the function are raised in the caller.
@@ -523,33 +546,32 @@ class Pool:
         self._executor: ProcessPoolExecutor | None = None
         if count < 2:
             return
-        context = processes.context()
+        context = processes.process_context()
         if context.get_start_method() == "forkserver":
             context.set_forkserver_preload([__name__])
-        self._executor = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(folders,))
+        self._executor = ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker, initargs=(folders,))
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> EditWorkers:
         return self
 
     def __exit__(self, *error: Any) -> None:
         if self._executor is not None:
             self._executor.shutdown(wait=error[0] is None, cancel_futures=True)
 
-    def map(self, function: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> Iterator[list[R]]:
-        """Yield function(chunk) for each chunk of `items`, in order. JobError if a process died."""
-        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+    def map(
+        self, function: Callable[[Sequence[ItemT]], list[ResultT]], items: Sequence[ItemT]
+    ) -> Iterator[list[ResultT]]:
+        """Yield function(chunk) for each chunk of `items`, in order."""
+        chunks = [items[start : start + CHUNK_SIZE] for start in range(0, len(items), CHUNK_SIZE)]
         if self._executor is None:
             yield from map(function, chunks)
             return
-        try:
-            with processes.starting(deaf=True):  # the first chunks start the processes
-                found = self._executor.map(function, chunks)
-            yield from found
-        except BrokenProcessPool as error:
-            raise JobError("a worker process died without an error; it may have run out of memory") from error
+        with processes.start_safely(deaf=True):  # the first chunks start the processes
+            results = self._executor.map(function, chunks)
+        yield from results
 
 
-def _begin(folders: tuple[str, ...]) -> None:
+def _start_worker(folders: tuple[str, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     if folders:
         import nltk

@@ -114,7 +114,7 @@ class MaskedBatches(nn.Module):
         return out
 
 
-def full(x: Tensor) -> Tensor:
+def as_single_precision(x: Tensor) -> Tensor:
     """Return `x`, in single precision where it has half or bf16."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
@@ -130,12 +130,15 @@ def masked_loss(head: nn.Module, states: Tensor, labels: Tensor) -> Tensor:
 
     A loss that is not finite stays so: the training stops there.
     """
-    chosen = labels != -100
-    logits = full(head(states[chosen]))
-    return functional.cross_entropy(logits, labels[chosen]) if chosen.any() else logits.sum()
+    is_masked = labels != -100
+    logits = as_single_precision(head(states[is_masked]))
+    if is_masked.any():
+        return functional.cross_entropy(logits, labels[is_masked])
+    # The sum of no logits is 0 and has a graph, so that the backward pass works as for any other batch.
+    return logits.sum()
 
 
-def token_detection(logits: Tensor, classes: Tensor, reduction: Literal["mean", "sum"]) -> Tensor:
+def detection_loss(logits: Tensor, classes: Tensor, reduction: Literal["mean", "sum"]) -> Tensor:
     """Return the cross-entropy over n tokens: CLINE's equation 4, RobustSentEmbed's equation 8.
 
     As a `sum`, both papers' form, it is about a thousand times their other losses.
@@ -144,7 +147,7 @@ def token_detection(logits: Tensor, classes: Tensor, reduction: Literal["mean", 
         logits: (n, 1) for two classes, with a sigmoid as in the papers; (n, k) for k classes, with a softmax.
         classes: class of each token (n,).
     """
-    logits = full(logits)
+    logits = as_single_precision(logits)
     if logits.shape[-1] == 1:
         flat = logits.squeeze(-1)
         total = functional.binary_cross_entropy_with_logits(flat, classes.to(flat.dtype), reduction="sum")
@@ -184,14 +187,14 @@ class ReplacedTokenDetection(nn.Module):
     @torch.no_grad()
     def edit(self, ids: Tensor, mask: Tensor, words: Tensor) -> Tensor:
         """Return x'' = G(MLM(x)): masked words are replaced by words from G, which may be the words themselves."""
-        masked = (torch.rand(ids.shape, device=ids.device) < self._options.masking) & (words.squeeze(-1) > 0)
+        is_masked = (torch.rand(ids.shape, device=ids.device) < self._options.masking) & (words.squeeze(-1) > 0)
         edited = ids.clone()
-        if masked.any():
-            logits = self._scores(ids.masked_fill(masked, self._mask_id), mask, masked)
+        if is_masked.any():
+            logits = self._scores(ids.masked_fill(is_masked, self._mask_id), mask, is_masked)
             if self._options.sample == "argmax":
-                edited[masked] = logits.argmax(-1)
+                edited[is_masked] = logits.argmax(-1)
             else:
-                edited[masked] = torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1)
+                edited[is_masked] = torch.multinomial(logits.float().softmax(-1), 1).squeeze(-1)
         return edited
 
     def _scores(self, ids: Tensor, mask: Tensor, masked: Tensor) -> Tensor:
@@ -200,7 +203,9 @@ class ReplacedTokenDetection(nn.Module):
         if head is None:
             logits: Tensor = self.generator(input_ids=ids, attention_mask=mask).logits
             return logits[masked]
-        scores: Tensor = head(self.generator.base_model(input_ids=ids, attention_mask=mask).last_hidden_state[masked])
+        states = self.generator.base_model(input_ids=ids, attention_mask=mask).last_hidden_state
+        # The head alone is a large part of a small model's cost, so it reads the masked tokens only.
+        scores: Tensor = head(states[masked])
         return scores
 
     def forward(self, ids: Tensor, mask: Tensor, words: Tensor, h: Tensor, eta: Tensor) -> Tensor:
@@ -214,9 +219,10 @@ class ReplacedTokenDetection(nn.Module):
         """
         edited = self.edit(ids, mask, words)
         X_adv = self.discriminator.get_input_embeddings()(edited) + eta
-        seen = torch.cat([h.unsqueeze(1).to(X_adv.dtype), X_adv[:, 1:]], dim=1)
-        states = self.discriminator(inputs_embeds=seen, attention_mask=mask).last_hidden_state
-        chosen = words.squeeze(-1) > 0
+        # Only the first token is replaced: its place is that of [CLS], which stands for the sentence.
+        inputs = torch.cat([h.unsqueeze(1).to(X_adv.dtype), X_adv[:, 1:]], dim=1)
+        states = self.discriminator(inputs_embeds=inputs, attention_mask=mask).last_hidden_state
+        is_word = words.squeeze(-1) > 0
         # The generator may return the masked word itself, which is then `original` and not replaced.
-        same = (edited == ids)[chosen]
-        return token_detection(self.original(states)[chosen], same.long(), self._options.detection)
+        is_original = (edited == ids)[is_word]
+        return detection_loss(self.original(states)[is_word], is_original.long(), self._options.detection)

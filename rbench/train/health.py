@@ -19,39 +19,39 @@ import transformers
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rbench.schema import Flag, Health, Measured, Raised
+from rbench.schema import Flag, Health, MeasuredStep, RaisedFlag
 from rbench.score.statistics import Sample, wilson
-from rbench.train.contrastive_losses import top_1
-from rbench.train.objectives import Objective, ProbedObjective
+from rbench.train.contrastive_losses import find_top_1
+from rbench.train.objectives._trained import Objective, ProbedObjective
 
-POINTS = 10
+MAX_POINTS = 10
 """The most points of a series."""
-EVERY = 30
+STEPS_PER_POINT = 30
 """Steps of a training for each point of its series, so that measuring a short one does not take long."""
-TEXTS = 32
+MAX_PROBED = 32
 """The most texts that are probed."""
-ENOUGH = 16
+MIN_SATURATED_TEXTS = 16
 """Fewer texts do not show that a training is saturated."""
-STATE = "health.json"
+HEALTH_FILE = "health.json"
 """The file with the series in the folder of a checkpoint."""
-NOTHING = 1e-6
+DEAD_BELOW = 1e-6
 """A token's perturbation is dead if it is shorter than this share of the token's embedding. That is 8 rounding errors
 of single precision (2^-23 each), so that the sum of the two is the embedding itself but for rounding."""
-_ONE, _OTHER = 1, 2
+_FIRST_SEED, _SECOND_SEED = 1, 2
 
-Values = dict[str, float]
+ValuesByName = dict[str, float]
 """Measurements by name."""
-Vectors = Callable[[Tensor], Tensor]
+VectorsOf = Callable[[Tensor], Tensor]
 """Maps word embeddings or vectors of the batch, (n, ...), to vectors (n, dim)."""
 
 
 def due(steps: int) -> frozenset[int]:
     """Return the steps, from 1 to `steps`, that are measured: the first, the last, and others evenly between them."""
-    count = min(POINTS, max(2, steps // EVERY))
+    count = min(MAX_POINTS, max(2, steps // STEPS_PER_POINT))
     return frozenset(1 + round(i * (steps - 1) / (count - 1)) for i in range(count))
 
 
-class Observer(transformers.TrainerCallback):  # type: ignore[misc]
+class HealthObserver(transformers.TrainerCallback):  # type: ignore[misc]
     """Measure a training at some steps, each before the step changes the weights.
 
     Args:
@@ -64,39 +64,39 @@ class Observer(transformers.TrainerCallback):  # type: ignore[misc]
     def __init__(self, objective: Objective, held_out: Sequence[str], texts: Sequence[str], batch_size: int) -> None:
         self._objective = objective
         self._parameters = [weight for weight in objective.kept.parameters() if weight.requires_grad]
-        self._series: list[Measured] = []
+        self._series: list[MeasuredStep] = []
         self._point: dict[str, float] | None = None
         self._steps = 0
         self._batch: dict[str, Any] | None = None
         if isinstance(objective, ProbedObjective):
             # Two texts that are the same would be each other's negatives.
-            chosen = list(dict.fromkeys([*held_out, *texts]))[: min(TEXTS, batch_size)]
-            self._of_held_out = float(len(set(chosen) & set(held_out)))
-            self._batch = dict(objective.collate([objective.features(text) for text in chosen]))
+            probed = list(dict.fromkeys([*held_out, *texts]))[: min(MAX_PROBED, batch_size)]
+            self._of_held_out = float(len(set(probed) & set(held_out)))
+            self._batch = dict(objective.collate([objective.features(text) for text in probed]))
 
     @property
     def health(self) -> Health:
         """Return the series so far, with its flags."""
-        return Health(series=tuple(self._series), flags=flags(self._series, self._steps))
+        return Health(series=tuple(self._series), flags=raise_flags(self._series, self._steps))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Probe the model if the step that begins is due. The loss of its first batch completes the point."""
         self._steps = state.max_steps
         if state.global_step + 1 in due(state.max_steps):
-            self._point = self._probed(state.global_step + 1)
+            self._point = self._probe(state.global_step + 1)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Probe the model if the training stops early, with no step left to measure."""
         stopped = control.should_training_stop and state.global_step < state.max_steps
         if stopped and (not self._series or self._series[-1].step < state.global_step):
-            self._append(state.global_step, self._probed(state.global_step))
+            self._append(state.global_step, self._probe(state.global_step))
 
     def _append(self, step: int, values: Mapping[str, float]) -> None:
         finite = {name: value for name, value in values.items() if math.isfinite(value)}
         if finite:
-            self._series.append(Measured(step=step, values=finite))
+            self._series.append(MeasuredStep(step=step, values=finite))
 
-    def _probed(self, step: int) -> dict[str, float]:
+    def _probe(self, step: int) -> dict[str, float]:
         if self._batch is None or not isinstance(self._objective, ProbedObjective):
             return {}
         model = self._objective.model
@@ -114,36 +114,36 @@ class Observer(transformers.TrainerCallback):  # type: ignore[misc]
         """
         if self._point is None:
             return
-        self._append(step + 1, {**self._point, **_terms(outputs, self._parameters)})
+        self._append(step + 1, {**self._point, **_measure_terms(outputs, self._parameters)})
         self._point = None
 
     def write(self, folder: Path) -> None:
         """Write the series so far into the folder of a checkpoint."""
         series = [point.model_dump(mode="json") for point in self._series]
-        (folder / STATE).write_text(json.dumps({"steps": self._steps, "series": series}) + "\n", encoding="utf-8")
+        (folder / HEALTH_FILE).write_text(json.dumps({"steps": self._steps, "series": series}) + "\n", encoding="utf-8")
 
     def read(self, folder: Path) -> None:
         """Restore what `write` put into the folder."""
-        content = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        content = json.loads((folder / HEALTH_FILE).read_text(encoding="utf-8"))
         self._steps = content["steps"]
-        self._series = [Measured.model_validate(point) for point in content["series"]]
+        self._series = [MeasuredStep.model_validate(point) for point in content["series"]]
 
 
-def _terms(outputs: Mapping[str, Tensor], weights: Sequence[nn.Parameter]) -> dict[str, float]:
+def _measure_terms(outputs: Mapping[str, Tensor], weights: Sequence[nn.Parameter]) -> dict[str, float]:
     """Return the values of `loss` and its terms by name, and under `NAME share` each term's share of the gradient.
 
     The share is the Euclidean norm of the term's gradient with respect to `weights`, divided by the sum of these norms
     over all terms. Outputs without a graph are no terms. A loss of one part has no shares.
     """
     means = {name: value.float().mean() for name, value in outputs.items()}
-    parts = {name: value for name, value in means.items() if name != "loss" and value.requires_grad}
-    norms = {name: _norm(value, weights) for name, value in parts.items()} if len(parts) > 1 else {}
+    terms = {name: value for name, value in means.items() if name != "loss" and value.requires_grad}
+    norms = {name: _gradient_norm(value, weights) for name, value in terms.items()} if len(terms) > 1 else {}
     total = sum(norms.values())
     shares = {f"{name} share": norm / total for name, norm in norms.items()} if total > 0 else {}
     return {**{name: float(value.detach()) for name, value in means.items()}, **shares}
 
 
-def _norm(part: Tensor, weights: Sequence[nn.Parameter]) -> float:
+def _gradient_norm(part: Tensor, weights: Sequence[nn.Parameter]) -> float:
     gradients = torch.autograd.grad(part, list(weights), retain_graph=True, allow_unused=True)
     return math.hypot(*(float(g.detach().float().norm()) for g in gradients if g is not None), 0.0)
 
@@ -152,7 +152,7 @@ def _norm(part: Tensor, weights: Sequence[nn.Parameter]) -> float:
 
 
 @dataclass(frozen=True)
-class Adversary:
+class AdversarialView:
     """A perturbation of word embeddings, as an objective made it."""
 
     X: Tensor
@@ -165,12 +165,12 @@ class Adversary:
 
 
 @dataclass
-class Seen:
+class ObservedStep:
     """What an objective showed while it computed its loss. None: it has no such thing."""
 
     views: tuple[Tensor, Tensor] | None = None
     """z and z+ of the batch, (n, dim) each, after the head."""
-    adversary: Adversary | None = None
+    adversary: AdversarialView | None = None
     eta: tuple[Tensor, Tensor] | None = None
     """Word embeddings and the token-level perturbation, (n, length, D) each."""
 
@@ -182,18 +182,18 @@ def untouched(model: nn.Module, seed: int) -> Iterator[None]:
     Buffers are the statistics of batch normalisation, queues and tables of perturbations. Parameters and their
     gradients are not restored: what runs inside must leave them alone.
     """
-    kept = [
+    buffers = [
         (part, name, buffer, buffer.clone())
         for part in model.modules()
         for name, buffer in part.named_buffers(recurse=False)
     ]
-    used = {x.device.index for x in model.parameters() if x.device.type == "cuda"}
-    with torch.random.fork_rng(devices=sorted(index or 0 for index in used)), _same_modes(model):
+    gpus = {x.device.index for x in model.parameters() if x.device.type == "cuda"}
+    with torch.random.fork_rng(devices=sorted(index or 0 for index in gpus)), _same_modes(model):
         torch.manual_seed(seed)
         try:
             yield
         finally:
-            for part, name, buffer, content in kept:
+            for part, name, buffer, content in buffers:
                 buffer.data.copy_(content)
                 # The buffer itself is restored as well as its content, because a part may have assigned a new tensor.
                 part._buffers[name] = buffer
@@ -218,7 +218,9 @@ def _same_modes(model: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
-def of_views(losses: Tensor, z: Tensor, keys: Tensor, positive_index: Tensor, *, cosine: bool = True) -> Values:
+def measure_views(
+    losses: Tensor, z: Tensor, keys: Tensor, positive_index: Tensor, *, cosine: bool = True
+) -> ValuesByName:
     """Return how well each text's positive is told from the other keys, and what chance would give.
 
     Args:
@@ -235,13 +237,15 @@ def of_views(losses: Tensor, z: Tensor, keys: Tensor, positive_index: Tensor, *,
         "contrastive loss": float(losses.mean()),
         "loss at chance": math.log(len(keys)),
         "error": float((1 - (-losses.double()).exp()).mean()),
-        "top-1": float(top_1(z, keys, positive_index, cosine=cosine).double().mean()),
+        "top-1": float(find_top_1(z, keys, positive_index, cosine=cosine).double().mean()),
         "top-1 at chance": 1 / len(keys),
     }
 
 
 @torch.no_grad()
-def of_adversary(model: nn.Module, adversary: Adversary, words: Tensor, f: Vectors, head: Vectors) -> Values:
+def measure_adversary(
+    model: nn.Module, adversary: AdversarialView, words: Tensor, f: VectorsOf, head: VectorsOf
+) -> ValuesByName:
     """Return how far a perturbation moves the sentence vectors and how much it raises the loss.
 
     Args:
@@ -258,26 +262,30 @@ def of_adversary(model: nn.Module, adversary: Adversary, words: Tensor, f: Vecto
         of their difference. `dropout change`: the mean absolute change of a sentence's loss between two dropout masks.
     """
     X, delta, loss = adversary.X, adversary.delta, adversary.loss
-    chosen, sizes = words.squeeze(-1) > 0, delta.norm(dim=-1)
-    random = functional.normalize(torch.randn_like(delta) * words, dim=-1) * sizes.unsqueeze(-1)
+    is_word, lengths = words.squeeze(-1) > 0, delta.norm(dim=-1)
+    random = functional.normalize(torch.randn_like(delta) * words, dim=-1) * lengths.unsqueeze(-1)
+    # Without dropout: otherwise the cosine would show the dropout masks, beside which delta is often small.
     with evaluating(model):
-        moved = functional.cosine_similarity(f(X), f(X + delta), dim=-1)
+        cosines = functional.cosine_similarity(f(X), f(X + delta), dim=-1)
 
-    def at(point: Tensor, masks: int) -> tuple[Tensor, Tensor]:
+    def encode_at(point: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """The vectors at `point` and the loss of each, under the dropout masks of `seed`."""
         # The same seed gives the same dropout masks, so that losses differ by the perturbation alone.
-        torch.manual_seed(masks)
+        torch.manual_seed(seed)
         h = f(point)
         return h, loss(head(h)).double() if loss is not None else h.new_zeros(())
 
-    (h, clean), (h_other, other) = at(X, _ONE), at(X, _OTHER)
+    (h, clean), (h_other, other) = encode_at(X, _FIRST_SEED), encode_at(X, _SECOND_SEED)
     values = {
-        "delta ratio": float((sizes / X.norm(dim=-1))[chosen].mean()),
-        "adversarial cosine": float(moved.mean()),
+        "delta ratio": float((lengths / X.norm(dim=-1))[is_word].mean()),
+        "adversarial cosine": float(cosines.mean()),
         "dropout cosine": float(functional.cosine_similarity(h, h_other, dim=-1).mean()),
     }
     if loss is None:
         return values
-    by_delta, by_random = at(X + delta, _ONE)[1] - clean, at(X + random, _ONE)[1] - clean
+    by_delta = encode_at(X + delta, _FIRST_SEED)[1] - clean
+    by_random = encode_at(X + random, _FIRST_SEED)[1] - clean
+    # The interval is paired by sentence: rises differ far more between sentences than by what raises them.
     interval = Sample.of((by_delta - by_random).flatten().tolist()).interval()
     return {
         **values,
@@ -289,98 +297,112 @@ def of_adversary(model: nn.Module, adversary: Adversary, words: Tensor, f: Vecto
 
 
 @torch.no_grad()
-def of_tokens(X: Tensor, eta: Tensor, words: Tensor) -> Values:
+def measure_tokens(X: Tensor, eta: Tensor, words: Tensor) -> ValuesByName:
     """Return `dead words`: the share of words whose token-level perturbation is nothing beside the word, 0..1.
 
     Args:
         X, eta: (n, length, D).
         words: mask (n, length, 1) of 0 and 1.
     """
-    chosen = words.squeeze(-1) > 0
-    dead = eta.norm(dim=-1)[chosen] <= NOTHING * X.norm(dim=-1)[chosen]
+    is_word = words.squeeze(-1) > 0
+    dead = eta.norm(dim=-1)[is_word] <= DEAD_BELOW * X.norm(dim=-1)[is_word]
     return {"dead words": float(dead.double().mean())}
 
 
 # ---------------------------------------------------------------------------------------------------------- flags
 
 
-def flags(series: Sequence[Measured], steps: int) -> tuple[Raised, ...]:
+def raise_flags(series: Sequence[MeasuredStep], steps: int) -> tuple[RaisedFlag, ...]:
     """Return the flags of a training of `steps` steps. A value that is not in the series raises no flag."""
-    checks: dict[Flag, Callable[[Sequence[Measured], int], str | None]] = {
-        "saturated": _saturated,
-        "no adversary": _no_adversary,
-        "head did not learn": _head_did_not_learn,
-        "perturbation dead": _perturbation_dead,
+    checks: dict[Flag, Callable[[Sequence[MeasuredStep], int], str | None]] = {
+        "saturated": _find_saturated,
+        "no adversary": _find_no_adversary,
+        "head did not learn": _find_no_learning,
+        "perturbation dead": _find_dead_perturbation,
     }
-    said = {flag: check(series, steps) for flag, check in checks.items()}
-    return tuple(Raised(flag=flag, because=because) for flag, because in said.items() if because is not None)
+    reasons = {flag: check(series, steps) for flag, check in checks.items()}
+    return tuple(RaisedFlag(flag=flag, because=because) for flag, because in reasons.items() if because is not None)
 
 
-def _with(series: Sequence[Measured], *names: str) -> list[Measured]:
+def _points_with(series: Sequence[MeasuredStep], *names: str) -> list[MeasuredStep]:
     """The points of the series that have all of these values."""
     return [point for point in series if all(name in point.values for name in names)]
 
 
-def _at(point: Measured, steps: int) -> str:
+def _describe_step(point: MeasuredStep, steps: int) -> str:
     return f"at step {point.step} of {steps}"
 
 
-def _saturated(series: Sequence[Measured], steps: int) -> str | None:
+def _find_saturated(series: Sequence[MeasuredStep], steps: int) -> str | None:
     """All texts together have less error than one that is wholly wrong, at the first point and at most points."""
 
-    def at_its_floor(point: Measured) -> bool:
+    def at_its_floor(point: MeasuredStep) -> bool:
         n = point.values["texts"]
-        return n >= ENOUGH and n * point.values["error"] < 1
+        # The mean error times n is the number of texts that are wholly wrong: below one, nothing is left to learn.
+        return n >= MIN_SATURATED_TEXTS and n * point.values["error"] < 1
 
-    points = _with(series, "texts", "error", "contrastive loss", "loss at chance")
+    points = _points_with(series, "texts", "error", "contrastive loss", "loss at chance")
     floored = [point for point in points if at_its_floor(point)]
     if not points or not at_its_floor(points[0]) or 2 * len(floored) <= len(points):
         return None
     first, last = points[0].values, points[-1].values
-    later = f" and {_number(last['contrastive loss'])} {_at(points[-1], steps)}" if len(points) > 1 else ""
+    later = (
+        f" and {_format_number(last['contrastive loss'])} {_describe_step(points[-1], steps)}"
+        if len(points) > 1
+        else ""
+    )
     return (
-        f"contrastive loss {_number(first['contrastive loss'])} {_at(points[0], steps)}{later}, "
+        f"contrastive loss {_format_number(first['contrastive loss'])} {_describe_step(points[0], steps)}{later}, "
         f"where chance is {first['loss at chance']:.2f}"
     )
 
 
-def _no_adversary(series: Sequence[Measured], steps: int) -> str | None:
+def _find_no_adversary(series: Sequence[MeasuredStep], steps: int) -> str | None:
     """At most points delta does no more than a random perturbation of its size, or no more than dropout."""
-    points = _with(series, "adversarial cosine", "dropout cosine")
-    found = [(point, said) for point in points if (said := _idle(point.values)) is not None]
-    if 2 * len(found) <= len(points):
+    points = _points_with(series, "adversarial cosine", "dropout cosine")
+    idle: list[tuple[MeasuredStep, str]] = []
+    for point in points:
+        reason = _why_no_adversary(point.values)
+        if reason is not None:
+            idle.append((point, reason))
+    if 2 * len(idle) <= len(points):
         return None
-    point, said = found[-1]
-    return f"{said} {_at(point, steps)}"
+    point, reason = idle[-1]
+    return f"{reason} {_describe_step(point, steps)}"
 
 
-def _idle(values: dict[str, float]) -> str | None:
+def _why_no_adversary(values: dict[str, float]) -> str | None:
     """Say why delta is no adversary at one point; None if it is one."""
     rise, control, noise = (values.get(name) for name in ("rise", "random rise", "dropout change"))
     if rise is not None and control is not None:
         least = values.get("least rise above random", rise - control)
         if least <= 0:
-            surely = f", whose difference may be {_number(least)} (95% interval)" if rise > control else ""
-            return (
-                f"delta raises the loss by {_number(rise)} and a random perturbation of its size by {_number(control)}"
-                f"{surely}"
+            interval_text = (
+                f", whose difference may be {_format_number(least)} (95% interval)" if rise > control else ""
             )
-    near = values["adversarial cosine"] >= values["dropout cosine"]
-    small = rise is None or noise is None or rise <= noise
-    if not (near and small):
+            return (
+                f"delta raises the loss by {_format_number(rise)} and a random perturbation of its size by "
+                f"{_format_number(control)}{interval_text}"
+            )
+    no_further = values["adversarial cosine"] >= values["dropout cosine"]
+    within_noise = rise is None or noise is None or rise <= noise
+    if not (no_further and within_noise):
         return None
-    said = (
+    reason = (
         f"clean and adversarial vectors have cosine {values['adversarial cosine']:.4f} (two dropout views "
         f"{values['dropout cosine']:.4f})"
     )
     if rise is not None and noise is not None:
-        said += f" and delta raises the loss by {_number(rise)} (another dropout mask changes it by {_number(noise)})"
-    return said
+        reason += (
+            f" and delta raises the loss by {_format_number(rise)} (another dropout mask changes it by "
+            f"{_format_number(noise)})"
+        )
+    return reason
 
 
-def _head_did_not_learn(series: Sequence[Measured], steps: int) -> str | None:
+def _find_no_learning(series: Sequence[MeasuredStep], steps: int) -> str | None:
     """At the last point the 95% interval of top-1 includes chance."""
-    points = _with(series, "texts", "top-1", "top-1 at chance")
+    points = _points_with(series, "texts", "top-1", "top-1 at chance")
     if not points:
         return None
     values = points[-1].values
@@ -390,18 +412,18 @@ def _head_did_not_learn(series: Sequence[Measured], steps: int) -> str | None:
         return None
     return (
         f"top-1 {share:.3f} (95% interval {interval[0]:.3f} to {interval[1]:.3f}, n = {n:.0f}) "
-        f"{_at(points[-1], steps)}, where chance is {_number(chance)}"
+        f"{_describe_step(points[-1], steps)}, where chance is {_format_number(chance)}"
     )
 
 
-def _perturbation_dead(series: Sequence[Measured], steps: int) -> str | None:
+def _find_dead_perturbation(series: Sequence[MeasuredStep], steps: int) -> str | None:
     """At the last point most words have no token-level perturbation."""
-    points = _with(series, "dead words")
+    points = _points_with(series, "dead words")
     if not points or points[-1].values["dead words"] <= 0.5:
         return None
-    return f"{points[-1].values['dead words']:.0%} of the words have none {_at(points[-1], steps)}"
+    return f"{points[-1].values['dead words']:.0%} of the words have none {_describe_step(points[-1], steps)}"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     """Write a number with two or three digits that count, and without an exponent if it is a millionth or more."""
     return f"{value:.7f}".rstrip("0") if 1e-6 <= abs(value) < 1e-4 else f"{value:.3g}"

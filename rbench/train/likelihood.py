@@ -12,21 +12,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.encoders.transform import Flow
-from rbench.errors import JobError, ResourceError
+from rbench.encoders.transform import FlowTransform
 from rbench.schema import EncoderSpec
 from rbench.train import models
 from rbench.train.contrastive_losses import uniformity
-from rbench.train.models import sentence_encoder
-from rbench.train.objectives import Encoding
+from rbench.train.models import open_encoder
+from rbench.train.objectives._trained import Encoding
 
 VERSION = 1
 
 
-class Likelihood(nn.Module):
+class FlowLikelihood(nn.Module):
     """Compute -log p(u) of the vectors u of a batch (Li et al. 2020, section 3.2). Only the flow gets gradients."""
 
-    def __init__(self, encoder: SentenceEncoder, flow: Flow) -> None:
+    def __init__(self, encoder: SentenceEncoder, flow: FlowTransform) -> None:
         super().__init__()
         self.encoder = encoder.requires_grad_(False)
         self.flow = flow
@@ -43,6 +42,7 @@ class Likelihood(nn.Module):
         """Return `loss`: the mean of -log p(u) over the batch, divided by the width of u, in nats."""
         with torch.no_grad():
             u = self.encoder(input_ids=input_ids, attention_mask=attention_mask)
+        # Without autocast: the flow multiplies many scales, and bf16 would round the determinant.
         with torch.autocast(u.device.type, enabled=False):
             nats = -self.flow.log_prob(u.to(torch.promote_types(u.dtype, torch.float32)))
         return {"loss": nats.mean() / self.flow.width}
@@ -57,25 +57,18 @@ class LikelihoodObjective(Encoding):
         options: those of `rbench.train.objectives.flow`.
 
     Raises:
-        JobError: a batch has one text, or the vectors are too narrow for the levels.
+        ResourceError: the vectors are too narrow for the levels.
     """
 
     grouped = False
 
     def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Any) -> None:
         assert spec.train is not None
-        if spec.train.batch_size < 2:
-            raise JobError(
-                f"Encoder {spec.name}: a flow is initialised from the variance of a batch, so train.batch_size must be "
-                "at least 2."
-            )
-        network = sentence_encoder(spec, base)
+        network = open_encoder(spec, base)
+        # The flow reads the vectors as they are before normalisation and truncation, which come after it.
         settings, network.settings = network.settings, network.settings.before_transform()
-        try:
-            flow = Flow(network.dim, options.levels, options.depth, options.hidden)
-        except ResourceError as error:
-            raise JobError(f"Encoder {spec.name}: {error}") from error
-        self.model = Likelihood(network, flow)
+        flow = FlowTransform(network.dim, options.levels, options.depth, options.hidden)
+        self.model = FlowLikelihood(network, flow)
         self.encoder = SentenceEncoder(
             network.model, network.tokenizer, network.pooling, network.max_length, spec.name, flow, settings
         )
@@ -98,4 +91,4 @@ class LikelihoodObjective(Encoding):
 
     def save(self, folder: Path) -> None:
         """Write the encoder with the flow as a folder for rbench. sentence-transformers has no module for a flow."""
-        models.save(folder, self.encoder)
+        models.save_encoder(folder, self.encoder)

@@ -23,18 +23,18 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from rbench.config.registry import unknown
+from rbench.config.registry import unknown_message
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.schema import EncoderSpec, Health, TrainSpec
 from rbench.schema.jobs import content_key
-from rbench.score import Pairs
+from rbench.score import StsPairs
 from rbench.system import checkpoints as kept
 from rbench.system import scratch
 from rbench.system.checkpoints import on_one_gpu
 from rbench.train import batches, objectives
-from rbench.train.health import Observer
+from rbench.train.health import HealthObserver
 from rbench.train.options import Progress
-from rbench.train.selection import Selection, Selector
+from rbench.train.selection import SelectionPairs, StepSelector
 from rbench.words.resources import Resources
 
 VERSION = 1
@@ -43,13 +43,13 @@ USES = ()
 selecting a step where an encoder's file asks for it (`rbench.config.versions`)."""
 
 log = logging.getLogger("rbench")
-_PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "dvclive": "dvclive"}
+_TRACKER_PACKAGES = {"azure_ml": "azureml-core", "comet_ml": "comet-ml", "dvclive": "dvclive"}
 """Packages of the trackers whose name differs from that of their package."""
-_NOT_PARTS = {"loss", "grad_norm", "learning_rate", "epoch", "step"}
+_NOT_TERMS = {"loss", "grad_norm", "learning_rate", "epoch", "step"}
 """What is logged and is no part of the loss."""
 
 
-class Reports(NamedTuple):
+class TrackerOutput(NamedTuple):
     """The trackers of a training, by transformers' names, and the folder for their files."""
 
     to: tuple[str, ...]
@@ -65,9 +65,9 @@ def check_trackers(names: Collection[str]) -> None:
 
     for name in names:
         if name not in INTEGRATION_TO_CALLBACK:
-            raise SuiteError(unknown("tracker", name, sorted(INTEGRATION_TO_CALLBACK)))
+            raise SuiteError(unknown_message("tracker", name, sorted(INTEGRATION_TO_CALLBACK)))
         if name not in get_available_reporting_integrations():
-            raise ResourceError(f"tracker {name} is not installed: pip install {_PACKAGES.get(name, name)}")
+            raise ResourceError(f"tracker {name} is not installed: pip install {_TRACKER_PACKAGES.get(name, name)}")
 
 
 def pretrain(
@@ -77,15 +77,15 @@ def pretrain(
     out: Path,
     *,
     seed: int,
-    module: objectives.ObjectiveModule | None = None,
+    module: objectives.TrainingObjective[Any] | None = None,
     device: str = "cpu",
     progress: Progress | None = None,
     checkpoints: Path | None = None,
     locate: Callable[[str], Path | str] = str,
-    selection: Selection | None = None,
+    selection: SelectionPairs | None = None,
     resources: Resources | None = None,
     prepared: Path | None = None,
-    reports: Reports | None = None,
+    reports: TrackerOutput | None = None,
     unchanged: Callable[[], object] = lambda: None,
     health: Callable[[Health], object] = lambda _: None,
 ) -> dict[str, float]:
@@ -95,14 +95,14 @@ def pretrain(
 
     Args:
         base: the folder or hub id of `spec.base`; None for an `architecture`.
-        module: the objective's module; None: the installed one of its name.
+        module: the objective; None: the installed one of its name.
         device: a torch device ("cpu", "cuda").
         progress: called after each step.
         checkpoints: a folder for about ten checkpoints, of which the last two are kept. The same call after an
             interruption continues from the last one. Who has put the result into a safe place discards them.
-        locate: gives the folder or hub id of a model that the objective's options name (`Options.MODELS`).
+        locate: gives the folder or hub id of a model that the objective's options name (`model_options`).
         selection: the pairs that `spec.train.select_by` names. The encoder of the best step is written, not the last.
-        resources: for an objective that edits words: the kinds that its module `NEEDS`.
+        resources: for an objective that edits words: the kinds that it needs.
         prepared: a folder for what an objective makes of the texts before the first step. Several runs share it. None:
             a temporary folder.
         reports: trackers that follow the loss, its parts and the learning rate.
@@ -112,28 +112,27 @@ def pretrain(
 
     Returns:
         Scores: `loss`, the mean training loss; the objective's own, on held-out texts; with a selection the selected
-        step and its score (`Selection.score_names`). An objective without steps returns its own scores alone.
+        step and its score (`SelectionPairs.score_names`). An objective without steps returns its own scores alone.
 
     Raises:
-        JobError: too few texts, no finite loss, nothing to select by, no step could be selected, or a wrong module.
+        JobError: too few texts, no finite loss, or no step could be selected.
     """
-    train, module = _checked(spec, texts, selection, module)
-    options, to = module.Options(**train.options), reports or Reports((), out / "logs")
-    run = _Run(
-        *(spec, train, texts, batches.neighbours(options), out, seed, device, objectives.source(module)),
-        *(progress, checkpoints, selection, prepared, to, unchanged, health),
+    train, module = _check_training(spec, texts, selection, module)
+    options, tracker_output = module.Options(**train.options), reports or TrackerOutput((), out / "logs")
+    run = _TrainingRun(
+        *(spec, train, texts, batches.group_size(options), out, seed, device),
+        *(progress, checkpoints, selection, prepared, tracker_output, unchanged, health),
     )
-    with _surroundings(train, device, to):
+    with _quiet_transformers(train, device, tracker_output):
         transformers.set_seed(seed)
-        named = {field: getattr(options, field) for field in getattr(options, "MODELS", ())}
-        places = {field: str(locate(name)) for field, name in named.items() if name is not None}
-        more = {"resources": resources} if getattr(module, "NEEDS", ()) else {}
-        objective = objectives.built(module, options.model_copy(update=places), spec, base, **more)
+        models = {field: getattr(options, field) for field in module.model_options}
+        model_places = {field: str(locate(name)) for field, name in models.items() if name is not None}
+        objective = module.build(options.model_copy(update=model_places), spec, base, resources)
         return _fit(objective, run) if isinstance(objective, objectives.Fitted) else _train(objective, run)
 
 
 @dataclass(frozen=True)
-class _Run:
+class _TrainingRun:
     """The arguments of `pretrain` that a training uses once its objective is built."""
 
     spec: EncoderSpec
@@ -143,128 +142,136 @@ class _Run:
     out: Path
     seed: int
     device: str
-    source: str
-    """The file of the objective, for error messages."""
     progress: Progress | None
     checkpoints: Path | None
-    selection: Selection | None
+    selection: SelectionPairs | None
     prepared: Path | None
-    reports: Reports
+    reports: TrackerOutput
     unchanged: Callable[[], object]
     health: Callable[[Health], object]
 
 
-def _fit(objective: objectives.Fitted, run: _Run) -> dict[str, float]:
+def _fit(objective: objectives.Fitted, run: _TrainingRun) -> dict[str, float]:
     """Compute an objective that takes no steps, and save it; returns its scores.
 
     JobError if `spec.train` asks for steps, epochs or a selected step.
     """
-    if said := [key for key in ("steps", "epochs", "select_by") if getattr(run.train, key) is not None]:
+    if given := [key for key in ("steps", "epochs", "select_by") if getattr(run.train, key) is not None]:
         title = getattr(objective, "TITLE", "its objective")
-        raise JobError(f"Encoder {run.spec.name}: {title} takes no steps; leave out train.{said[0]}.")
+        raise JobError(f"Encoder {run.spec.name}: {title} takes no steps; leave out train.{given[0]}.")
     scores = objective.fit(run.texts, run.device, run.progress)
     run.health(Health())
     objective.save(run.out)
     return scores
 
 
-def _train(objective: objectives.Objective, run: _Run) -> dict[str, float]:
+def _train(objective: objectives.Objective, run: _TrainingRun) -> dict[str, float]:
     """Train an objective step by step, and save it; returns its scores."""
-    texts, held_out = _hold_out(run.texts, run.seed, run.neighbours)
+    texts, held_out = _split_held_out(run.texts, run.seed, run.neighbours)
     if run.train.steps is not None and isinstance(objective, objectives.PreparedObjective):
         # Only the texts that the steps will read are prepared. They are shuffled, so the first ones are a sample.
-        texts = texts[: batches.seen(run.train, len(texts))]
-    train, chosen = run.train, run.selection
+        texts = texts[: batches.count_read_texts(run.train, len(texts))]
+    train, selection = run.train, run.selection
     selector = None
-    if chosen is not None:
-        selector = Selector(chosen, objective, every=train.select_every, patience=train.patience, name=run.spec.name)
-    observer = Observer(objective, held_out, texts, train.batch_size)
-    last = None
+    if selection is not None:
+        selector = StepSelector(
+            selection, objective, every=train.select_every, patience=train.patience, name=run.spec.name
+        )
+    observer = HealthObserver(objective, held_out, texts, train.batch_size)
+    last_checkpoint = None
     if run.checkpoints is not None:
-        claim(run.checkpoints, run.spec, run.seed, run.texts, chosen.pairs.values() if chosen is not None else ())
-        last = kept.last_good(run.checkpoints)
-    paced = objective if isinstance(objective, objectives.PacedObjective) else None
-    arguments = _arguments(len(texts), objective.grouped, run)
-    trainer = Trainer(
+        claim_checkpoints(
+            run.checkpoints, run.spec, run.seed, run.texts, selection.pairs.values() if selection is not None else ()
+        )
+        last_checkpoint = kept.last_good_checkpoint(run.checkpoints)
+    paced_objective = objective if isinstance(objective, objectives.PacedObjective) else None
+    arguments = _trainer_arguments(len(texts), objective.grouped, run)
+    trainer = ObjectiveTrainer(
         model=objective.model,
         args=arguments,
-        train_dataset=Rows(texts, objective.features, objective.grouped, run.neighbours),
+        train_dataset=TrainingRows(texts, objective.features, objective.grouped, run.neighbours),
         data_collator=objective.collate,
         name=run.spec.name,
-        source=run.source,
         selector=selector,
         observer=observer,
-        rates=paced.begin(arguments.max_steps, run.train.learning_rate, held_out) if paced is not None else (),
+        rates=paced_objective.begin(arguments.max_steps, run.train.learning_rate, held_out)
+        if paced_objective is not None
+        else (),
     )
     # Only now: the Trainer has moved the model to its device, where the objective prepares its texts.
     if isinstance(objective, objectives.PreparedObjective):
-        with torch.random.fork_rng(devices=[]), scratch.folder("prepared") as temporary:
+        with torch.random.fork_rng(devices=[]), scratch.temporary_folder("prepared") as temporary:
             objective.prepare(texts, run.prepared or temporary, run.progress)
+    # Reading is over and nothing is written yet: a file that was exchanged meanwhile must not enter checkpoints.
     run.unchanged()
-    trainer.add_callback(Report(run.progress, selector, paced.after_step if paced is not None else None))
+    trainer.add_callback(
+        ProgressCallback(run.progress, selector, paced_objective.after_step if paced_objective is not None else None)
+    )
     trainer.remove_callback(transformers.PrinterCallback)
-    trainer.run(last)
+    trainer.run(last_checkpoint)
+    # The health is handed over before the encoder is written, so that no encoder is without it.
     run.health(observer.health)
     loss = trainer.mean_loss()
-    selected = selector.restore() if selector is not None else {}
-    scores = {"loss": loss} | objective.scores(held_out) | selected
+    # The selected weights replace the last ones before anything is scored or saved.
+    selected_scores = selector.restore() if selector is not None else {}
+    scores = {"loss": loss} | objective.scores(held_out) | selected_scores
     if trainer.is_world_process_zero():
         objective.save(run.out)
     log.info("trained %s for %d steps: loss %.3f", run.spec.name, trainer.state.global_step, loss)
     return scores
 
 
-def claim(folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: Collection[Pairs] = ()) -> None:
+def claim_checkpoints(
+    folder: Path, spec: EncoderSpec, seed: int, texts: list[str], pairs: Collection[StsPairs] = ()
+) -> None:
     """Mark `folder` as holding this run's checkpoints. JobError if it holds those of another run.
 
     `pairs` are the sentence pairs that steps are selected by.
     """
     corpus = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    rated = [[some.first, some.second, some.gold] for some in pairs]
-    key = content_key({"encoder": spec, "seed": seed, "texts": corpus, "pairs": rated})
-    kept.claim(folder, f"pretrain/{spec.name}", key)
+    pair_rows = [[rated_pairs.first, rated_pairs.second, rated_pairs.gold] for rated_pairs in pairs]
+    key = content_key({"encoder": spec, "seed": seed, "texts": corpus, "pairs": pair_rows})
+    kept.claim_folder(folder, f"pretrain/{spec.name}", key)
 
 
-def _checked(
-    spec: EncoderSpec, texts: list[str], selection: Selection | None, module: objectives.ObjectiveModule | None
-) -> tuple[TrainSpec, objectives.ObjectiveModule]:
-    """`spec.train` and its module; raises JobError where the texts or the pairs do not suffice for what it asks."""
+def _check_training(
+    spec: EncoderSpec,
+    texts: list[str],
+    selection: SelectionPairs | None,
+    module: objectives.TrainingObjective[Any] | None,
+) -> tuple[TrainSpec, objectives.TrainingObjective[Any]]:
+    """`spec.train` and its module; raises JobError where the texts do not suffice for what it asks."""
     train = spec.train
-    if train is None or not texts:
-        raise JobError(f"Encoder {spec.name} cannot be trained: {'no texts' if train else 'its file has no `train`'}.")
-    if (train.select_by is None) != (selection is None):
-        raise JobError(
-            f"Encoder {spec.name}: train.select_by is {train.select_by}, and pairs to select by were "
-            f"{'not given' if selection is None else f'given ({selection.called})'}."
-        )
+    assert train is not None
+    assert (train.select_by is None) == (selection is None)
     module = module or objectives.find(train.objective)
-    if problem := batches.problem(spec.name, train, len(texts), module):
+    if problem := batches.find_problem(spec.name, train, len(texts), module):
         raise JobError(problem)
     return train, module
 
 
-def _hold_out(texts: list[str], seed: int, neighbours: int) -> tuple[list[str], list[str]]:
+def _split_held_out(texts: list[str], seed: int, neighbours: int) -> tuple[list[str], list[str]]:
     """The texts in a random order, in two parts: to train on, and to score the result on.
 
     Groups of `neighbours` stay together and in order. An incomplete last group is left out.
     """
-    order = shuffled(len(texts) // neighbours, neighbours, torch.Generator().manual_seed(seed))
-    count = batches.held_out(len(texts), neighbours)
+    order = shuffle_groups(len(texts) // neighbours, neighbours, torch.Generator().manual_seed(seed))
+    count = batches.count_held_out(len(texts), neighbours)
     return [texts[index] for index in order[count:]], [texts[index] for index in order[:count]]
 
 
-def precision(train: TrainSpec, device: str) -> Literal["fp32", "bf16"]:
+def choose_precision(train: TrainSpec, device: str) -> Literal["fp32", "bf16"]:
     """The number format that a network computes in on this device."""
     if train.precision != "auto":
         return train.precision
-    able = torch.device(device).type != "cpu" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-    return "bf16" if able else "fp32"
+    has_bf16 = torch.device(device).type != "cpu" and torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    return "bf16" if has_bf16 else "fp32"
 
 
-def _arguments(size: int, grouped: bool, run: _Run) -> transformers.TrainingArguments:
+def _trainer_arguments(size: int, grouped: bool, run: _TrainingRun) -> transformers.TrainingArguments:
     """The Trainer's arguments for `size` texts; `grouped` as in `Objective`."""
     train = run.train
-    steps = batches.steps(train, size, grouped)
+    steps = batches.count_steps(train, size, grouped)
     logging_steps = max(1, steps // 100)
     on_cpu = torch.device(run.device).type == "cpu"
     arguments = transformers.TrainingArguments(
@@ -278,7 +285,7 @@ def _arguments(size: int, grouped: bool, run: _Run) -> transformers.TrainingArgu
         lr_scheduler_type="linear",
         seed=run.seed,
         use_cpu=on_cpu,
-        bf16=precision(train, run.device) == "bf16",
+        bf16=choose_precision(train, run.device) == "bf16",
         dataloader_pin_memory=False,
         dataloader_drop_last=not grouped,
         remove_unused_columns=False,
@@ -293,27 +300,27 @@ def _arguments(size: int, grouped: bool, run: _Run) -> transformers.TrainingArgu
         report_to=list(run.reports.to),
         run_name=run.spec.name,
         disable_tqdm=True,
-        # transformers 5 reads it from the environment, see `_surroundings`.
+        # transformers 5 reads it from the environment, see `_quiet_transformers`.
         **({"logging_dir": str(run.reports.folder)} if hasattr(transformers.TrainingArguments, "logging_dir") else {}),
     )
     return on_one_gpu(arguments)
 
 
 @contextmanager
-def _surroundings(train: TrainSpec, device: str, reports: Reports) -> Iterator[None]:
+def _quiet_transformers(train: TrainSpec, device: str, reports: TrackerOutput) -> Iterator[None]:
     """Silence transformers' own progress bars and warnings, and set the precision and TensorBoard's folder.
 
     Afterwards all is as it was: transformers leaves the precision of one training in the environment, and the next
     training would read it.
     """
-    mixed = "bf16" if precision(train, device) == "bf16" else "no"
+    precision_name = "bf16" if choose_precision(train, device) == "bf16" else "no"
     verbosity = transformers.logging.get_verbosity()
-    bars = transformers.logging.is_progress_bar_enabled()
+    shows_bars = transformers.logging.is_progress_bar_enabled()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
         with (
-            patch_environment(ACCELERATE_MIXED_PRECISION=mixed, TENSORBOARD_LOGGING_DIR=str(reports.folder)),
+            patch_environment(ACCELERATE_MIXED_PRECISION=precision_name, TENSORBOARD_LOGGING_DIR=str(reports.folder)),
             warnings.catch_warnings(),
         ):
             # transformers then removes old checkpoints by their step, not by their time: the order is the same.
@@ -321,14 +328,14 @@ def _surroundings(train: TrainSpec, device: str, reports: Reports) -> Iterator[N
             yield
     finally:
         transformers.logging.set_verbosity(verbosity)
-        if bars:
+        if shows_bars:
             transformers.logging.enable_progress_bar()
 
 
 # ------------------------------------------------------------------------------------------------------ the Trainer
 
 
-class Rows(Dataset[dict[str, Any]]):
+class TrainingRows(Dataset[dict[str, Any]]):
     """Encode texts on demand; with `grouped`, encode all of them on first use and give their `lengths` in tokens.
 
     Nothing is encoded before first use, because an objective may have to prepare the texts first. Groups of
@@ -358,16 +365,16 @@ class Rows(Dataset[dict[str, Any]]):
         return self._rows[index] if self._rows is not None else self._features(self._texts[index])
 
 
-def shuffled(groups: int, size: int, generator: torch.Generator) -> list[int]:
+def shuffle_groups(groups: int, size: int, generator: torch.Generator) -> list[int]:
     """Return the numbers 0 to groups * size - 1: groups of `size` numbers in a row, in a random order of groups."""
     starts = size * torch.randperm(groups, generator=generator)
     return (starts.unsqueeze(1) + torch.arange(size)).flatten().tolist()
 
 
-class Order(Sampler[int]):
+class TextOrder(Sampler[int]):
     """Order the texts by seed and epoch alone, so that a resumed run continues with the next text."""
 
-    def __init__(self, rows: Rows, batch_size: int, seed: int, epoch: Callable[[], int]) -> None:
+    def __init__(self, rows: TrainingRows, batch_size: int, seed: int, epoch: Callable[[], int]) -> None:
         self._rows, self._batch_size, self._seed, self._epoch = rows, batch_size, seed, epoch
 
     def __len__(self) -> int:
@@ -379,19 +386,18 @@ class Order(Sampler[int]):
         # The orders of all earlier epochs are drawn again, so that this one depends on the seed and its number alone.
         for _ in range(self._epoch() + 1):
             if self._rows.lengths is None:
-                near = self._rows.neighbours
-                order = shuffled(len(self._rows) // near, near, generator)
+                group_size = self._rows.neighbours
+                order = shuffle_groups(len(self._rows) // group_size, group_size, generator)
             else:
                 order = get_length_grouped_indices(self._rows.lengths, self._batch_size, generator=generator)
         return iter(order)
 
 
-class Trainer(transformers.Trainer):  # type: ignore[misc]
-    """Train on `Rows` a model that returns a loss and its terms.
+class ObjectiveTrainer(transformers.Trainer):  # type: ignore[misc]
+    """Train on `TrainingRows` a model that returns a loss and its terms.
 
     Args:
         name: the encoder's name, for error messages.
-        source: the objective's file, for the same.
         selector: chooses the step that is kept. None keeps the last step.
         observer: measures the health of the training. None measures nothing.
         rates: parts of the model with a learning rate of their own.
@@ -401,19 +407,19 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         self,
         *args: Any,
         name: str,
-        source: str = "",
-        selector: Selector | None = None,
-        observer: Observer | None = None,
+        selector: StepSelector | None = None,
+        observer: HealthObserver | None = None,
         rates: Sequence[tuple[nn.Module, float]] = (),
         **more: Any,
     ) -> None:
         super().__init__(*args, **more)
-        self._name, self._source = name, source
+        self._name = name
+        # By identity: the optimizer holds the same tensors as the model.
         self._rates = {id(weight): rate for part, rate in rates for weight in part.parameters()}
         self._selector, self._observer = selector, observer
-        self._in_checkpoints = [one for one in (selector, observer) if one is not None]
-        for one in self._in_checkpoints:
-            self.add_callback(one)
+        self._in_checkpoints = [callback for callback in (selector, observer) if callback is not None]
+        for callback in self._in_checkpoints:
+            self.add_callback(callback)
         self._sums: dict[str, Tensor] = {}
         self._count = 0
 
@@ -423,19 +429,19 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         if last is None:
             self.train()
             return
-        reached = transformers.TrainerState.load_from_json(str(last / "trainer_state.json"))
-        for one in self._in_checkpoints:
-            one.read(last)
-        over = self._selector is not None and self._selector.over
-        if over or reached.global_step >= self.args.max_steps:
+        saved_state = transformers.TrainerState.load_from_json(str(last / "trainer_state.json"))
+        for callback in self._in_checkpoints:
+            callback.read(last)
+        stopped = self._selector is not None and self._selector.over
+        if stopped or saved_state.global_step >= self.args.max_steps:
             self._load_from_checkpoint(str(last))
-            self.state = reached
+            self.state = saved_state
         else:
             self.train(resume_from_checkpoint=str(last))
 
     def get_train_dataloader(self) -> DataLoader[dict[str, Any]]:
         size = self.args.train_batch_size
-        order = Order(self.train_dataset, size, self.args.seed, lambda: int(self.state.epoch or 0))
+        order = TextOrder(self.train_dataset, size, self.args.seed, lambda: int(self.state.epoch or 0))
         loader: DataLoader[dict[str, Any]] = DataLoader(
             self.train_dataset,
             batch_size=size,
@@ -452,26 +458,26 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         Each keeps the weight decay that it has.
         """
         optimizer: torch.optim.Optimizer = super().create_optimizer(*args, **more)
-        moved: list[dict[str, Any]] = []
+        new_groups: list[dict[str, Any]] = []
         for group in optimizer.param_groups:
             for rate in sorted({self._rates[id(weight)] for weight in group["params"] if id(weight) in self._rates}):
-                own = [weight for weight in group["params"] if self._rates.get(id(weight)) == rate]
-                moved.append({**group, "params": own, "lr": rate})
+                weights = [weight for weight in group["params"] if self._rates.get(id(weight)) == rate]
+                new_groups.append({**group, "params": weights, "lr": rate})
             group["params"] = [weight for weight in group["params"] if id(weight) not in self._rates]
-        optimizer.param_groups.extend(moved)
+        optimizer.param_groups.extend(new_groups)
         return optimizer
 
     def compute_loss(self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, **_: Any) -> Any:
-        """Return the loss, and add its terms to the sums for the next log. JobError if it is infinite, NaN or none."""
+        """Return the loss, and add its terms to the sums for the next log. JobError if it is infinite or NaN."""
         outputs: dict[str, Tensor] = model(**inputs)
-        objectives.check_terms(outputs, self._source)
         values = {name: value.detach().float().mean() for name, value in outputs.items()}
         if not torch.isfinite(values["loss"]):
-            said = ", ".join(f"{name} {float(value):.4g}" for name, value in values.items())
+            terms = ", ".join(f"{name} {float(value):.4g}" for name, value in values.items())
             raise JobError(
                 f"Encoder {self._name}: the loss is not finite at step {self.state.global_step + 1} of "
-                f"{self.state.max_steps} ({said}). Last good checkpoint: "
-                f"{kept.last_good(Path(self.args.output_dir)) or 'none'}. A lower train.learning_rate usually helps."
+                f"{self.state.max_steps} ({terms}). Last good checkpoint: "
+                f"{kept.last_good_checkpoint(Path(self.args.output_dir)) or 'none'}. A lower "
+                "train.learning_rate usually helps."
             )
         for name, value in values.items():
             self._sums[name] = self._sums.get(name, torch.zeros_like(value)) + value
@@ -502,25 +508,25 @@ class Trainer(transformers.Trainer):  # type: ignore[misc]
         """Write the weights of a checkpoint. `save_model` handles embeddings and masked-LM head that share a tensor."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_model(self.model, str(folder / kept.WEIGHTS))
-        for one in self._in_checkpoints:
-            one.write(folder)
+        safetensors.torch.save_model(self.model, str(folder / kept.WEIGHTS_FILE))
+        for callback in self._in_checkpoints:
+            callback.write(folder)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        safetensors.torch.load_model(model or self.model, str(Path(resume_from_checkpoint) / kept.WEIGHTS))
+        safetensors.torch.load_model(model or self.model, str(Path(resume_from_checkpoint) / kept.WEIGHTS_FILE))
 
 
-class Report(transformers.TrainerCallback):  # type: ignore[misc]
+class ProgressCallback(transformers.TrainerCallback):  # type: ignore[misc]
     """Report the Trainer's progress, and make it log the last step too.
 
     Args:
-        tell: is told of each step, before a checkpoint of the same step is written.
+        tell: called with the number of each step, before a checkpoint of the same step is written.
     """
 
     def __init__(
         self,
         progress: Progress | None,
-        selector: Selector | None = None,
+        selector: StepSelector | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> None:
         self._progress, self._selector, self._tell = progress, selector, tell
@@ -528,16 +534,18 @@ class Report(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if logs and "loss" in logs:
-            parts = [f"{name} {value:.2g}" for name, value in logs.items() if name not in _NOT_PARTS]
+            parts = [f"{name} {value:.2g}" for name, value in logs.items() if name not in _NOT_TERMS]
             self._text = f"loss {logs['loss']:.2f}" + (f" ({', '.join(parts)})" if parts else "")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
+        # Before the checkpoint of this step, so that a resumed run repeats the step at which an objective stopped.
         if self._tell is not None:
             self._tell(state.global_step)
         if state.global_step >= state.max_steps:
             control.should_log = True
         if self._progress is not None:
             selected = self._selector.text if self._selector is not None else ""
-            text = ", ".join(part for part in (self._text, selected) if part)
+            shown = [part for part in (self._text, selected) if part]
+            text = ", ".join(shown)
             self._progress(state.global_step, state.max_steps, text)
         return control

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.encoders.reading import Settings, longest_input
+from rbench.encoders.reading import ReadingSettings, find_longest_input
 from rbench.schema import EncoderSpec, KindName
 from rbench.train import models
-from rbench.train.objectives import Encoding
+from rbench.train.objectives._trained import Encoding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,8 +38,8 @@ class MaskedEncoding(Encoding):
         from transformers import DataCollatorForLanguageModeling
 
         assert spec.train is not None
-        self.masked_lm, tokenizer = models.masked_lm(spec, base)
-        super().__init__(tokenizer, min(spec.train.max_length, longest_input(self.masked_lm, tokenizer)))
+        self.masked_lm, tokenizer = models.open_masked_lm(spec, base)
+        super().__init__(tokenizer, min(spec.train.max_length, find_longest_input(self.masked_lm, tokenizer)))
         self._spec = spec
         self.kept: nn.Module = self.masked_lm
         self.collator: Any = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask)
@@ -49,7 +49,7 @@ class MaskedEncoding(Encoding):
         from rbench.encoders.sentence import SentenceEncoder
 
         network, spec = self.masked_lm.base_model, self._spec
-        settings = Settings.of(spec, kind)
+        settings = ReadingSettings.of(spec, kind)
         return SentenceEncoder(network, self.tokenizer, spec.pooling, max_length, spec.name, settings=settings)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -77,18 +77,19 @@ class MaskedEncoding(Encoding):
             )
             special = batch.pop("special_tokens_mask").bool()
             ids = batch["input_ids"]
-            chosen = (torch.rand(ids.shape, generator=generator) < 0.15) & ~special
-            batch["input_ids"] = ids.masked_fill(chosen, self.tokenizer.mask_token_id)
+            # Always [MASK] and always these tokens: the score must not change with the options of the training.
+            is_masked = (torch.rand(ids.shape, generator=generator) < 0.15) & ~special
+            batch["input_ids"] = ids.masked_fill(is_masked, self.tokenizer.mask_token_id)
             with torch.inference_mode():
                 logits = self.masked_lm(**batch.to(self.masked_lm.device)).logits.cpu()
-            correct += int((logits.argmax(-1) == ids)[chosen].sum())
-            total += int(chosen.sum())
+            correct += int((logits.argmax(-1) == ids)[is_masked].sum())
+            total += int(is_masked.sum())
         return {"masked_accuracy": correct / total} if total else {}
 
     def save(self, folder: Path) -> None:
         """Write the encoder with its masked-LM head, and as a SentenceTransformer too if that has the pooling."""
         self.masked_lm.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
-        if self._spec.pooling in models.EXPRESSIBLE:
-            longest = longest_input(self.masked_lm, self.tokenizer)
+        if self._spec.pooling in models.SAVABLE_POOLINGS:
+            longest = find_longest_input(self.masked_lm, self.tokenizer)
             models.write(folder, self._encoder(None, min(self._spec.max_length or longest, longest)))

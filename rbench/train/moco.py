@@ -5,7 +5,7 @@ A batch goes this way:
 1. theta_k <- m theta_k + (1 - m) theta_q, for encoder and head. It is done before the batch, as in MoCo's code
    (`moco/builder.py` of its authors); the paper says only that it is done. At the first batch both are the same and
    nothing changes.
-2. Each X gets its positive X' (`Positives`), and keys z' = g_k(f_k(X')) without gradient; z = g_q(f_q(X)) with.
+2. Each X gets its positive X' (`PositiveSource`), and keys z' = g_k(f_k(X')) without gradient; z = g_q(f_q(X)) with.
    f_k has dropout like f_q: where X' is X, that is what makes them differ.
 3. The keys enter the queue and the oldest leave it. "Before computing contrastive loss at the end of each batch, all
    encoded examples of the current batch are enqueued into the queue, and the oldest examples are dequeued
@@ -30,14 +30,14 @@ alike.
 *Momentum.* The key encoder is a running mean of the query encoder. A mean with momentum m forgets what lies more than
 about 1 / (1 - m) steps back; after S steps a share of m^S of it is still the start. The start is a head with random
 weights, and keys of a random head are nearly all alike. With m = 0.999 and S = 133 steps 88% of it would be left at the
-end. `momentum` takes 1 / (1 - m) = S / 10, so that m^S is e^-10 or less. MoCo's 0.999 is never exceeded: it is reached
-at 10,000 steps. For the same reason a queue should be full within the first tenth of the steps: its size is at most a
-tenth of the steps times the batch size. Encoder files state it.
+end. `fit_momentum` takes 1 / (1 - m) = S / 10, so that m^S is e^-10 or less. MoCo's 0.999 is never exceeded: it is
+reached at 10,000 steps. For the same reason a queue should be full within the first tenth of the steps: its size is at
+most a tenth of the steps times the batch size. Encoder files state it.
 
 *Learning rate of the heads.* Adam moves a weight by about the learning rate in a step, whatever the size of the
 gradient. The learning rate rises and falls linearly, so its mean is half of its peak: in S steps no weight moves by
 more than about rate * S / 2. PyTorch draws the weights of a head on vectors of d numbers from U(-1 / sqrt(d),
-1 / sqrt(d)). A head can leave its start behind only if rate * S / 2 >= 1 / sqrt(d). `head_learning_rate` is the least
+1 / sqrt(d)). A head can leave its start behind only if rate * S / 2 >= 1 / sqrt(d). `fit_head_rate` is the least
 rate for which this holds, 2 / (S sqrt(d)), and never below the encoder's.
 """
 
@@ -60,23 +60,24 @@ from rbench.train import health, models
 from rbench.train.contrastive import Losses, TextModel, TextObjective
 from rbench.train.contrastive_losses import similarities
 from rbench.train.heads import ProjectionHead
-from rbench.train.learned import TAIL, p_of_chance
-from rbench.train.options import Momentum
+from rbench.train.learned import UPPER_TAIL, probability_of_hits
+from rbench.train.options import MomentumOptions
 
+# Raising it trains ADCL and BTCL anew, with all that stands on them; tests/golden holds their losses.
 VERSION = 2
 
-KEPT = 10.0
+START_DECAY = 10.0
 """The key encoder follows with a time constant of 1 / KEPT of all steps."""
-LARGEST_MOMENTUM = 0.999
-LEAST_STEPS = 10
-"""A head is not judged after fewer steps: `momentum` gives ten updates or fewer no running mean at all."""
-LEAST_TEXTS = 20
+MAX_MOMENTUM = 0.999
+MIN_JUDGED_STEPS = 10
+"""A head is not judged after fewer steps: `fit_momentum` gives ten updates or fewer no running mean at all."""
+MIN_JUDGED_TEXTS = 20
 """With fewer held-out texts nothing is judged: four of 20 are a fifth, which a head that learns may fail to reach."""
-_SHOWN = ("positives", "positives_unchanged", "queue_filling_steps", "steps")
-_COUNTS = (*_SHOWN, "chance")
+_SHOWN_COUNTS = ("positives", "positives_unchanged", "queue_filling_steps", "steps")
+_SUMMED_COUNTS = (*_SHOWN_COUNTS, "chance")
 
 
-class Held(NamedTuple):
+class QueueState(NamedTuple):
     """What a queue holds once the n keys of a batch are in it."""
 
     keys: Tensor
@@ -85,7 +86,7 @@ class Held(NamedTuple):
     """(n,): the row of `keys` that holds the key of each text of the batch, which is the text's positive."""
 
 
-class Queue(nn.Module):
+class KeyQueue(nn.Module):
     """The last `size` keys, first in, first out. Its buffers are part of checkpoints.
 
     Args:
@@ -106,39 +107,36 @@ class Queue(nn.Module):
         self.register_buffer("keys", start)
         self.register_buffer("num_enqueued", torch.zeros((), dtype=torch.long))
 
-    def after(self, keys: Tensor) -> Held:
-        """What the queue would hold with these keys (n, dim) enqueued. It stays as it is.
-
-        Raises:
-            ValueError: n is above `size`.
-        """
-        if len(keys) > self.size:
-            raise ValueError(f"{len(keys)} keys at once do not go into a queue of {self.size}")
+    def after(self, keys: Tensor) -> QueueState:
+        """What the queue would hold with these keys (n, dim) enqueued, where n is at most `size`. It stays as it is."""
+        assert len(keys) <= self.size
         start = int(self.num_enqueued)
         total = start + len(keys)
         # The queue is a ring buffer: key number n is stored at n modulo the size, over the oldest key.
         positive_index = torch.arange(start, total, device=self.keys.device) % self.size
-        held = self.keys.index_copy(0, positive_index, keys.detach().to(self.keys.dtype))
-        return Held(held if self._random else held[: min(self.size, total)], positive_index)
+        new_keys = self.keys.index_copy(0, positive_index, keys.detach().to(self.keys.dtype))
+        # Places that were never filled hold zeros, which must be no negatives. A random start fills all of them.
+        return QueueState(new_keys if self._random else new_keys[: min(self.size, total)], positive_index)
 
-    def push(self, keys: Tensor) -> Held:
+    def push(self, keys: Tensor) -> QueueState:
         """Enqueue these keys (n, dim). What it returns does not change with later pushes.
 
         Raises:
             ValueError: n is above `size`.
         """
-        held = self.after(keys)
-        self.keys[: len(held.keys)] = held.keys
+        state = self.after(keys)
+        # In place, because `keys` is a buffer: checkpoints and devices hold this tensor.
+        self.keys[: len(state.keys)] = state.keys
         self.num_enqueued += len(keys)
-        return held
+        return state
 
     @property
-    def filling(self) -> bool:
+    def is_filling(self) -> bool:
         """Whether fewer than `size` keys were ever enqueued."""
         return int(self.num_enqueued) < self.size
 
 
-class Positives(Protocol):
+class PositiveSource(Protocol):
     """Where the positives of a batch come from."""
 
     counts: tuple[str, ...]
@@ -176,20 +174,20 @@ class MoCo(TextModel):
     def __init__(
         self,
         encoder: SentenceEncoder,
-        options: Momentum,
-        positives: Positives,
+        options: MomentumOptions,
+        positives: PositiveSource,
         max_length: int,
         pooler: nn.Linear | None = None,
     ) -> None:
-        super().__init__(encoder, max_length, (*_COUNTS, *positives.counts))
+        super().__init__(encoder, max_length, (*_SUMMED_COUNTS, *positives.counts))
         self.head = ProjectionHead(
             encoder.dim, options.dim, tanh=options.output == "tanh", hidden=options.head == "mlp", pooler=pooler
         )
         self.key_encoder = self.frozen_copy()
         self.key_head = copy.deepcopy(self.head).requires_grad_(False)
-        self.queue = Queue(options.queue, options.dim, random=options.queue_start == "random")
+        self.queue = KeyQueue(options.queue, options.dim, random=options.queue_start == "random")
         self.positives, self._options = positives, options
-        self.momentum = LARGEST_MOMENTUM if options.momentum == "auto" else options.momentum
+        self.momentum = MAX_MOMENTUM if options.momentum == "auto" else options.momentum
         """m. With `auto` the objective sets it once it knows the number of steps."""
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, texts: Sequence[str]) -> Losses:
@@ -199,26 +197,32 @@ class MoCo(TextModel):
             input_ids, attention_mask: (n, length).
             texts: the same n texts as strings.
         """
-        self.momentum_update()
+        # f_k moves before it makes the keys of this batch, as in MoCo's code; at the first batch nothing changes.
+        self.update_key_encoder()
         with torch.no_grad():
-            others, counted = self.positives(self, texts)
-            turned = self._options.query == "positive"
-            keys = self.key_head(self.key_encoder(**self.tokens(texts if turned else others)))
+            made_positives, counts = self.positives(self, texts)
+            reads_positives = self._options.query == "positive"
+            keys = self.key_head(self.key_encoder(**self.tokens(texts if reads_positives else made_positives)))
         # Weights that autocast remembers from a pass without gradients would have none below, in some PyTorch versions.
         torch.clear_autocast_cache()
-        queries = self.tokens(others) if turned else {"input_ids": input_ids, "attention_mask": attention_mask}
+        queries = (
+            self.tokens(made_positives)
+            if reads_positives
+            else {"input_ids": input_ids, "attention_mask": attention_mask}
+        )
+        # z is computed after the keys: both draw dropout masks from one generator, so this order is part of the result.
         z = self.head(self.encoder(**queries))
         # Keys are enqueued before the loss (section 3.2), so that the batch's other keys are negatives too.
-        held = self.queue.push(keys)
-        same = sum(ours == theirs for ours, theirs in zip(texts, others, strict=True))
+        queue_state = self.queue.push(keys)
+        num_unchanged = sum(text == positive for text, positive in zip(texts, made_positives, strict=True))
         # If every key were as near as the positive, the loss of a text would be log(number of keys).
-        chance = len(texts) * math.log(len(held.keys))
-        counted |= dict(zip(_COUNTS, (len(texts), same, self.queue.filling, 1, chance), strict=True))
-        self.tally.add(**counted)
-        reported = {name: z.new_tensor(value) for name, value in self.positives.scores(counted).items()}
-        return {"loss": self.losses(z, held).mean(), **reported}
+        chance = len(texts) * math.log(len(queue_state.keys))
+        counts |= dict(zip(_SUMMED_COUNTS, (len(texts), num_unchanged, self.queue.is_filling, 1, chance), strict=True))
+        self.tally.add(**counts)
+        reported = {name: z.new_tensor(value) for name, value in self.positives.scores(counts).items()}
+        return {"loss": self.losses(z, queue_state).mean(), **reported}
 
-    def losses(self, z: Tensor, held: Held) -> Tensor:
+    def losses(self, z: Tensor, held: QueueState) -> Tensor:
         """l_i = -log(exp(sim(z_i, z'_i) / tau) / sum over the queue of exp(sim(z_i, z_k) / tau)), (n,): equation 1.
 
         Args:
@@ -244,11 +248,11 @@ class MoCo(TextModel):
         return int((scores.argmax(dim=1) == torch.arange(len(texts), device=z.device)).sum())
 
     @torch.no_grad()
-    def momentum_update(self) -> None:
+    def update_key_encoder(self) -> None:
         """theta_k <- m theta_k + (1 - m) theta_q, for encoder and head."""
         m = self.momentum
-        for ours, theirs in ((self.encoder, self.key_encoder), (self.head, self.key_head)):
-            for q, k in zip(ours.parameters(), theirs.parameters(), strict=True):
+        for trained, follower in ((self.encoder, self.key_encoder), (self.head, self.key_head)):
+            for q, k in zip(trained.parameters(), follower.parameters(), strict=True):
                 k.mul_(m).add_(q, alpha=1 - m)
 
     @torch.no_grad()
@@ -262,10 +266,12 @@ class MoCo(TextModel):
 class MoCoObjective(TextObjective):
     """Implements `PacedObjective`: trains by momentum contrast and keeps f_q."""
 
-    def __init__(self, spec: EncoderSpec, base: str | Path | None, options: Momentum, positives: Positives) -> None:
+    def __init__(
+        self, spec: EncoderSpec, base: str | Path | None, options: MomentumOptions, positives: PositiveSource
+    ) -> None:
         super().__init__(spec, base, options.dropout, needs_dropout=False)
-        pooled = options.pooler and spec.pooling != "cls+mlp"  # with `cls+mlp` h is the pooler's output already
-        pooler = models.pooler(spec, base, self.encoder.dim) if pooled else None
+        needs_pooler = options.pooler and spec.pooling != "cls+mlp"  # with `cls+mlp` h is the pooler's output already
+        pooler = models.open_pooler(spec, base, self.encoder.dim) if needs_pooler else None
         self.model = MoCo(self.encoder, options, positives, self._max_length, pooler)
         # A selected step has heads of its own: `top_1` is of the encoder and the heads of one step.
         parts = ("encoder", "head", "key_encoder", "key_head")
@@ -279,9 +285,9 @@ class MoCoObjective(TextObjective):
         assert self._spec.train is not None
         self._steps, self._held_out = steps, list(held_out)
         if self._options.momentum == "auto":
-            self.model.momentum = momentum(steps * self._spec.train.gradient_accumulation)
+            self.model.momentum = fit_momentum(steps * self._spec.train.gradient_accumulation)
         rate = self._options.head_learning_rate
-        self._automatic_rate = head_learning_rate(learning_rate, steps, self.encoder.dim)
+        self._automatic_rate = fit_head_rate(learning_rate, steps, self.encoder.dim)
         if rate == "auto":
             rate = self._automatic_rate
         self._head_rate = learning_rate if rate is None else rate
@@ -290,31 +296,31 @@ class MoCoObjective(TextObjective):
     def after_step(self, step: int) -> None:
         """See `PacedObjective`. JobError if a third of the steps is over and held-out `top_1` is still at chance.
 
-        A training of a few steps, which only tries things out, is not judged (`LEAST_STEPS`).
+        A training of a few steps, which only tries things out, is not judged (`MIN_JUDGED_STEPS`).
         """
-        judged = judged_after(self._steps)
-        if not self._options.stop_at_chance or step != judged or judged < LEAST_STEPS:
+        last_step = judging_step(self._steps)
+        if not self._options.stop_at_chance or step != last_step or last_step < MIN_JUDGED_STEPS:
             return
         texts = len(self._held_out)
-        if texts < LEAST_TEXTS or not at_chance(hits := self.model.top_1(self._held_out), texts):
+        if texts < MIN_JUDGED_TEXTS or not is_at_chance(hits := self.model.top_1(self._held_out), texts):
             return
         raise JobError(
             f"Encoder {self._spec.name}: after {step} of {self._steps} steps its head finds the key of a held-out text "
-            f"among {texts} for {hits} of {texts} texts, where chance is 1: this cannot be told from chance "
-            f"(p {p_of_chance(hits, texts, 1 / texts):.2f}). So nothing shows that it teaches the encoder anything. "
-            f"{self._remedy()}; train.options.stop_at_chance: false trains on regardless."
+            f"among {texts} for {hits} of {texts} texts, where chance is 1: this cannot be told from chance (p "
+            f"{probability_of_hits(hits, texts, 1 / texts):.2f}). So nothing shows that it teaches the encoder "
+            f"anything. {self._suggest_remedy()}; train.options.stop_at_chance: false trains on regardless."
         )
 
-    def _remedy(self) -> str:
+    def _suggest_remedy(self) -> str:
         """Say what may help a head to learn, without what is set already."""
-        ways = ["more steps"]
+        remedies = ["more steps"]
         if self._options.head_learning_rate != "auto" and self._automatic_rate > self._head_rate:
-            ways.append(f"train.options.head_learning_rate: auto (here {self._automatic_rate:.2g})")
+            remedies.append(f"train.options.head_learning_rate: auto (here {self._automatic_rate:.2g})")
         else:
-            ways.append(f"a train.options.head_learning_rate above {self._head_rate:.2g}")
+            remedies.append(f"a train.options.head_learning_rate above {self._head_rate:.2g}")
         if self._options.momentum != "auto":
-            ways.append("train.options.momentum: auto")
-        return f"Take {', '.join(ways[:-1])} or {ways[-1]}"
+            remedies.append("train.options.momentum: auto")
+        return f"Take {', '.join(remedies[:-1])} or {remedies[-1]}"
 
     @torch.no_grad()
     def probe(self, batch: dict[str, Any]) -> dict[str, float]:
@@ -325,13 +331,17 @@ class MoCoObjective(TextObjective):
         model = self.model
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
         z = model.head(model.encoder(**inputs))
-        held = model.queue.after(model.key_head(model.key_encoder(**inputs)))
-        return health.of_views(
-            model.losses(z, held), z, held.keys, held.positive_index, cosine=self._options.similarity == "cosine"
+        queue_state = model.queue.after(model.key_head(model.key_encoder(**inputs)))
+        return health.measure_views(
+            model.losses(z, queue_state),
+            z,
+            queue_state.keys,
+            queue_state.positive_index,
+            cosine=self._options.similarity == "cosine",
         )
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """Scores of the training: those of held-out texts, `Positives.scores`, and what was counted.
+        """Scores of the training: those of held-out texts, `PositiveSource.scores`, and what was counted.
 
         JobError if `top_1` is below the option `least_top_1`.
 
@@ -342,29 +352,31 @@ class MoCoObjective(TextObjective):
         `loss_at_chance` is the mean loss, in nats, if each key were as near as the positive.
         """
         sums = self.model.tally.sums()
-        counted = {name: sums[name] for name in _SHOWN} | {"loss_at_chance": sums["chance"] / max(1, sums["positives"])}
-        found = {"top_1": self.model.top_1(texts) / len(texts)} if len(texts) > 1 else {}
-        least, top_1 = self._options.least_top_1, found.get("top_1", 0.0)
+        of_training = {name: sums[name] for name in _SHOWN_COUNTS} | {
+            "loss_at_chance": sums["chance"] / max(1, sums["positives"])
+        }
+        of_held_out = {"top_1": self.model.top_1(texts) / len(texts)} if len(texts) > 1 else {}
+        least, top_1 = self._options.least_top_1, of_held_out.get("top_1", 0.0)
         # A gate without enough texts is not passed either.
-        if least is not None and (top_1 < least or len(texts) < LEAST_TEXTS):
+        if least is not None and (top_1 < least or len(texts) < MIN_JUDGED_TEXTS):
             raise JobError(
                 f"Encoder {self._spec.name}: at its end its head finds the key of a held-out text among {len(texts)} "
                 f"for a share of {top_1:.2f} of them. train.options.least_top_1 asks for {least:g}, of at least "
-                f"{LEAST_TEXTS} texts. So nothing that stands on this encoder is attacked. {self._remedy()}; without "
-                "least_top_1 the encoder is taken as it is."
+                f"{MIN_JUDGED_TEXTS} texts. So nothing that stands on this encoder is attacked. "
+                f"{self._suggest_remedy()}; without least_top_1 the encoder is taken as it is."
             )
-        return super().scores(texts) | found | counted | self.model.positives.scores(sums)
+        return super().scores(texts) | of_held_out | of_training | self.model.positives.scores(sums)
 
 
 # ------------------------------------------------------------------------------------------- settings by the steps
 
 
-def momentum(steps: int) -> float:
+def fit_momentum(steps: int) -> float:
     """Return m for a training in which the key encoder is updated `steps` times; 0 for ten updates or fewer."""
-    return min(LARGEST_MOMENTUM, max(0.0, 1 - KEPT / max(1, steps)))
+    return min(MAX_MOMENTUM, max(0.0, 1 - START_DECAY / max(1, steps)))
 
 
-def head_learning_rate(learning_rate: float, steps: int, width: int) -> float:
+def fit_head_rate(learning_rate: float, steps: int, width: int) -> float:
     """Return the peak learning rate of a head whose inputs have `width` numbers, in `steps` optimizer steps.
 
     Args:
@@ -373,7 +385,7 @@ def head_learning_rate(learning_rate: float, steps: int, width: int) -> float:
     return max(learning_rate, 2 / (max(1, steps) * math.sqrt(width)))
 
 
-def judged_after(steps: int) -> int:
+def judging_step(steps: int) -> int:
     """Return the step after which the head is judged: a third of all, rounded up.
 
     With a linear schedule more than half of all movement lies before it: the learning rates up to there have more than
@@ -382,11 +394,12 @@ def judged_after(steps: int) -> int:
     return math.ceil(steps / 3)
 
 
-def at_chance(hits: int, texts: int) -> bool:
+def is_at_chance(hits: int, texts: int) -> bool:
     """Return whether so many hits among `texts` keys are what chance may give.
 
     A head that cannot tell keys apart finds each text's own key with probability 1 / texts. So it has one hit on
     average, whatever the number of texts. True unless the probability of so many hits or more is at most 2.5%, the
-    upper tail of a 95% interval: four hits are needed. False for fewer than `LEAST_TEXTS` texts: nothing can be said.
+    upper tail of a 95% interval: four hits are needed. False for fewer than `MIN_JUDGED_TEXTS` texts: nothing can be
+    said.
     """
-    return texts >= LEAST_TEXTS and p_of_chance(hits, texts, 1 / texts) > TAIL
+    return texts >= MIN_JUDGED_TEXTS and probability_of_hits(hits, texts, 1 / texts) > UPPER_TAIL

@@ -13,14 +13,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.encoders import architecture, fetch
+from rbench.encoders import architecture, fetch_folder
 from rbench.encoders import load as load_encoder
-from rbench.encoders.foreign import check_model, check_size, reading
-from rbench.encoders.locate import STATIC, TRANSFORM, is_vectors, transform_folders, transformer_folder
-from rbench.encoders.model_metadata import FLAGS, MODES, OVERALL
-from rbench.encoders.reading import Settings
+from rbench.encoders.foreign import as_resource_error, check_model, check_size
+from rbench.encoders.locate import STATIC_TYPE, TRANSFORM, find_transform_folders, find_transformer_folder
+from rbench.encoders.model_metadata import MODE_OF_FLAG, OVERALL_FILE, POOLING_OF_MODE
+from rbench.encoders.reading import ReadingSettings
 from rbench.errors import JobError, ResourceError
 from rbench.schema import EncoderSpec, Pooling
+from rbench.system.own_code import failing_in
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
     from rbench.encoders.transform import Transform
 
 log = logging.getLogger("rbench")
-_MODE: dict[Pooling, str] = {pooling: mode for mode, pooling in MODES.items()}
-EXPRESSIBLE = tuple(_MODE)
+_MODE_OF_POOLING: dict[Pooling, str] = {pooling: mode for mode, pooling in POOLING_OF_MODE.items()}
+SAVABLE_POOLINGS = tuple(_MODE_OF_POOLING)
 """The poolings that sentence-transformers has too."""
-KINDS = {"linear": "Dense", "dense": "Dense", "layer-norm": "LayerNorm", "normalize": "Normalize"}
+_MODULE_OF_TRANSFORM = {"linear": "Dense", "dense": "Dense", "layer-norm": "LayerNorm", "normalize": "Normalize"}
 """Maps a transform's kind to the module of sentence-transformers that computes the same."""
 _TRANSFORMED = (
     "Encoder {}: a {} transform follows the pooling of its base, and what is trained below it would no longer fit it. "
@@ -40,35 +41,29 @@ _TRANSFORMED = (
 )
 
 
-def masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
+def open_masked_lm(spec: EncoderSpec, base: str | Path | None) -> tuple[Any, Any]:
     """Return (masked LM, tokenizer) for training.
 
     A base without a masked-LM head gets a new one, which is logged. An architecture gets the tokenizer of the embedded
     world.
-
-    JobError if the base is static word vectors, or an architecture has keys that BertConfig does not know.
     """
     from transformers import BertForMaskedLM
 
     if base is None:
-        config, tokenizer = _architecture(spec)
-        return _kept(BertForMaskedLM(config), spec), tokenizer
-    if is_vectors(str(base)):
-        raise JobError(f"Encoder {spec.name}: a masked LM cannot be trained from static word vectors.")
-    folder = _folder(spec, base)
-    with reading(f"encoder `{spec.name}`: {folder} cannot be read"):
+        config, tokenizer = _build_architecture(spec)
+        return _keep_layers(BertForMaskedLM(config), spec), tokenizer
+    folder = _find_folder(spec, base)
+    with as_resource_error(f"encoder `{spec.name}`: {folder} cannot be read"):
         model, tokenizer, headless = _read_masked_lm(spec, folder)
     if headless:
         log.info("%s: its base has no masked-LM head; a new one is trained with it", spec.name)
-    return _kept(model, spec), tokenizer
+    return _keep_layers(model, spec), tokenizer
 
 
-def generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
+def open_generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
     """Return (masked LM, tokenizer) with all layers. JobError if the weights at `name` have no masked-LM head."""
-    try:
-        model, tokenizer, headless = _read_masked_lm(spec, _folder(spec, name))
-    except ValueError as error:
-        raise JobError(f"Encoder {spec.name}: {name} is no masked LM ({error}).") from error
+    with failing_in(f"encoder `{spec.name}`: {name} is no masked LM", JobError):
+        model, tokenizer, headless = _read_masked_lm(spec, _find_folder(spec, name))
     if headless:
         raise JobError(
             f"Encoder {spec.name}: {name} has no masked-LM head, which replaced-token detection needs for its "
@@ -85,15 +80,14 @@ def _read_masked_lm(spec: EncoderSpec, folder: Path) -> tuple[Any, Any, bool]:
     trust = {"trust_remote_code": spec.trust_remote_code}
     if not spec.trust_remote_code:
         check_size(folder, AutoModelForMaskedLM)
-    model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, **trust)
-    return model, AutoTokenizer.from_pretrained(folder, **trust), bool(info["missing_keys"])
+    model, loading = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, **trust)
+    return model, AutoTokenizer.from_pretrained(folder, **trust), bool(loading["missing_keys"])
 
 
-def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:
+def open_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:
     """Return the encoder to train, in float32 on the CPU.
 
-    ResourceError if the base cannot be read. JobError if an architecture has keys that BertConfig does not know, or if
-    the base has a transform after its pooling.
+    ResourceError if the base cannot be read, JobError if it has a transform after its pooling.
     """
     if base is not None:
         encoder = load_encoder(spec, base, kind="unlabelled")
@@ -104,13 +98,13 @@ def sentence_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEnco
 
     from rbench.encoders.sentence import SentenceEncoder
 
-    config, tokenizer = _architecture(spec)
-    model = _kept(BertModel(config), spec)
-    settings = Settings.of(spec, "unlabelled")
+    config, tokenizer = _build_architecture(spec)
+    model = _keep_layers(BertModel(config), spec)
+    settings = ReadingSettings.of(spec, "unlabelled")
     return SentenceEncoder(model, tokenizer, spec.pooling, spec.max_length, spec.name, settings=settings)
 
 
-def pooler(spec: EncoderSpec, base: str | Path | None, width: int) -> nn.Linear:
+def open_pooler(spec: EncoderSpec, base: str | Path | None, width: int) -> nn.Linear:
     """Return the dense layer of BERT's pooler, (width, width), with the base's weights.
 
     A base without a pooler, or an architecture, gets one with random weights, which is logged.
@@ -135,7 +129,7 @@ def with_dropout(network: Any, dropout: float) -> Any:
     The copy is built from the config, because layers copy some of the probabilities when they are built.
     """
     config = copy.deepcopy(network.config)
-    config.update(dict.fromkeys(dropout_of(config), dropout))
+    config.update(dict.fromkeys(dropout_rates(config), dropout))
     fresh = type(network)(config)
     if getattr(fresh, "pooler", None) is not None:
         fresh.pooler = None
@@ -143,7 +137,7 @@ def with_dropout(network: Any, dropout: float) -> Any:
     return fresh
 
 
-def dropout_of(config: Any) -> dict[str, float]:
+def dropout_rates(config: Any) -> dict[str, float]:
     """Return the dropout probabilities of a transformers config by name, without those of classifiers."""
     return {
         name: float(value)
@@ -152,23 +146,21 @@ def dropout_of(config: Any) -> dict[str, float]:
     }
 
 
-def _folder(spec: EncoderSpec, where: str | Path) -> Path:
+def _find_folder(spec: EncoderSpec, where: str | Path) -> Path:
     """Return the transformers folder of a folder, an `id@commit` or a hub id. JobError if it has a transform."""
-    folder = fetch(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
-    if transform_folders(folder):
+    folder = fetch_folder(str(where), trust_remote_code=spec.trust_remote_code, revision=spec.revision)
+    if find_transform_folders(folder):
         raise JobError(_TRANSFORMED.format(spec.name, "fitted"))
-    return transformer_folder(folder)
+    return find_transformer_folder(folder)
 
 
-def _architecture(spec: EncoderSpec) -> tuple[Any, Any]:
+def _build_architecture(spec: EncoderSpec) -> tuple[Any, Any]:
     """Return (BertConfig, tokenizer of the embedded world)."""
-    if wrong := architecture.problem(spec):
-        raise JobError(wrong)
-    tokenizer = architecture.embedded_tokenizer()
-    return architecture.config_of(spec, tokenizer), tokenizer
+    tokenizer = architecture.build_embedded_tokenizer()
+    return architecture.build_config(spec, tokenizer), tokenizer
 
 
-def _kept(model: Any, spec: EncoderSpec) -> Any:
+def _keep_layers(model: Any, spec: EncoderSpec) -> Any:
     """Return the model with as many of its first layers as `spec` keeps. ResourceError if it has fewer."""
     from rbench.encoders.sentence import keep_layers
 
@@ -180,7 +172,7 @@ def _kept(model: Any, spec: EncoderSpec) -> Any:
 # ---------------------------------------------------------------------------------------------------------- to write
 
 
-def check(name: str, pooling: Pooling, among: Collection[Pooling] = EXPRESSIBLE) -> None:
+def check_pooling(name: str, pooling: Pooling, among: Collection[Pooling] = SAVABLE_POOLINGS) -> None:
     """Raise JobError if an encoder cannot be trained with the pooling, or not be saved for sentence-transformers."""
     if pooling not in among:
         raise JobError(
@@ -189,15 +181,15 @@ def check(name: str, pooling: Pooling, among: Collection[Pooling] = EXPRESSIBLE)
         )
 
 
-def obstacle(encoder: SentenceEncoder) -> str:
+def find_obstacle(encoder: SentenceEncoder) -> str:
     """Say why SentenceTransformer cannot read this encoder and give the same vectors; empty if it can."""
     kind = encoder.transform.KIND if encoder.transform is not None else "linear"
-    if encoder.model.config.model_type == STATIC:
+    if encoder.model.config.model_type == STATIC_TYPE:
         return "it averages static word vectors, whose tokenizer and network only rbench has"
     if kind not in ("linear", "chain"):
         return f"a {kind} follows its pooling, for which sentence-transformers has no module"
-    if encoder.pooling not in _MODE:
-        return f"its pooling is {encoder.pooling}, and sentence-transformers has only {', '.join(EXPRESSIBLE)}"
+    if encoder.pooling not in _MODE_OF_POOLING:
+        return f"its pooling is {encoder.pooling}, and sentence-transformers has only {', '.join(SAVABLE_POOLINGS)}"
     if encoder.settings.dtype != "float32":
         return (
             f"it computes in {encoder.settings.dtype}, and the folder would be computed in float32; leave out `dtype`"
@@ -205,15 +197,16 @@ def obstacle(encoder: SentenceEncoder) -> str:
     return ""
 
 
-def save(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | None = None) -> None:
-    """Write `encoder` for rbench, and as a SentenceTransformer too unless there is an `obstacle`.
+def save_encoder(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | None = None) -> None:
+    """Write `encoder` for rbench, and as a SentenceTransformer too unless there is an `find_obstacle`.
 
     Args:
         prompts: further prompts by name, which a user of sentence-transformers may ask for.
     """
-    if obstacle(encoder):
+    if find_obstacle(encoder):
         encoder.save(folder)
         return
+    # A chain is written as modules (`_write_transform`), not as one transform that only rbench could read.
     chain = encoder.transform is not None and encoder.transform.KIND == "chain"
     encoder.save(folder, transform=not chain)
     write(folder, encoder, prompts)
@@ -223,42 +216,47 @@ def write(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | N
     """Turn a transformers folder into a SentenceTransformer: add modules.json and the files that it names.
 
     Args:
-        encoder: has no `obstacle`. A linear transform of it is in the subfolder `TRANSFORM` already.
-        prompts: as for `save`.
+        encoder: has no `find_obstacle`. A linear transform of it is in the subfolder `TRANSFORM` already.
+        prompts: as for `save_encoder`.
     """
     settings = encoder.settings
-    parts: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling"), *_after(folder, encoder.transform)]
+    parts: list[tuple[str, str]] = [
+        ("Transformer", ""),
+        ("Pooling", "1_Pooling"),
+        *_write_transform(folder, encoder.transform),
+    ]
     if settings.normalize:
         parts.append(("Normalize", f"{len(parts)}_Normalize"))
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (kind, path) in enumerate(parts)
     ]
-    modes = {flag: mode == _MODE[encoder.pooling] for flag, mode in FLAGS.items()}
-    _write(folder / "modules.json", modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    modes = {flag: mode == _MODE_OF_POOLING[encoder.pooling] for flag, mode in MODE_OF_FLAG.items()}
+    _write_json(folder / "modules.json", modules)
+    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
     include = {"include_prompt": settings.include_prompt}
-    _write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.width, **modes, **include})
-    own = {"default": settings.prompt} if settings.prompt else {}
-    if own or prompts or settings.truncate_dim:
-        named = {"prompts": {**(prompts or {}), **own}, "default_prompt_name": "default" if own else None}
-        _write(folder / OVERALL, named | {"truncate_dim": settings.truncate_dim})
+    _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.width, **modes, **include})
+    prompt = {"default": settings.prompt} if settings.prompt else {}
+    if prompt or prompts or settings.truncate_dim:
+        settings_file = {"prompts": {**(prompts or {}), **prompt}, "default_prompt_name": "default" if prompt else None}
+        _write_json(folder / OVERALL_FILE, settings_file | {"truncate_dim": settings.truncate_dim})
 
 
-def _after(folder: Path, transform: Transform | None) -> list[tuple[str, str]]:
+def _write_transform(folder: Path, transform: Transform | None) -> list[tuple[str, str]]:
     """Write the modules that follow the pooling. Return kind and path of each."""
-    from rbench.encoders.transform import Chain
+    from rbench.encoders.transform import TransformChain
 
-    if not isinstance(transform, Chain):
+    if not isinstance(transform, TransformChain):
         return [] if transform is None else [("Dense", TRANSFORM)]
     parts = []
+    # Two entries of a chain may be of one kind, so folders carry their number, as sentence-transformers names them.
     for i, step in enumerate(transform.parts, start=2):
-        kind = KINDS[step.KIND]
+        kind = _MODULE_OF_TRANSFORM[step.KIND]
         parts.append((kind, f"{i}_{kind}"))
         step.save_module(folder / f"{i}_{kind}")
     return parts
 
 
-def _write(file: Path, content: Any) -> None:
+def _write_json(file: Path, content: Any) -> None:
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ checked when a suite is loaded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,18 +18,13 @@ Progress = Callable[[int, int, str], None]
 """Called with the number of steps done, the number of all steps, and a short text."""
 Norm = Literal["l1", "l2", "linf"]
 Scaling = Literal["gradient", "perturbation", "stepped"]
-Size = Annotated[float, Field(ge=0)]
-Portion = Annotated[float, Field(gt=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+OpenShare = Annotated[float, Field(gt=0, lt=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Contrastive(Strict):
     """Options of every contrastive objective."""
-
-    WHOLE_BATCHES: ClassVar[bool] = True
-    """Every batch is full: negatives are in-batch."""
-    MODELS: ClassVar[tuple[str, ...]] = ()
-    """Names of the options that name further models. The result depends on those models' weights."""
 
     temperature: Rate = 0.05
     """tau. The default is SimCSE's (Gao et al. 2021, section 3); the RobustSentEmbed papers print none."""
@@ -50,7 +45,7 @@ class Contrastive(Strict):
         )
 
 
-class Momentum(Contrastive):
+class MomentumOptions(Contrastive):
     """Momentum contrast (He et al. 2020) as in the ADCL paper, section 3.2 and appendix F.
 
     The paper prints queue, dim and the activations of the heads. It does not print temperature (here MoCo's), momentum
@@ -102,14 +97,14 @@ class Momentum(Contrastive):
         )
 
 
-MOMENTUM_COUNTED = {
+MOMENTUM_SAMPLES = {
     **dict.fromkeys(("positives", "positives_unchanged", "loss_at_chance"), "positives"),
     **dict.fromkeys(("queue_filling_steps", "steps"), "steps"),
 }
 """For each score, the counter that gives its sample size. Each positives module adds its own."""
 
 
-class OneStep(Contrastive):
+class OneStepOptions(Contrastive):
     """Options of a one-step perturbation along the gradient: the fast gradient method (Miyato et al. 2017)."""
 
     epsilon: Rate = 1.0
@@ -118,14 +113,14 @@ class OneStep(Contrastive):
     """Norm of the step (ours)."""
 
 
-class AdversarialTerm(OneStep):
+class AdversarialTermOptions(OneStepOptions):
     """Options of a contrastive loss with a second, adversarial term at the perturbed sentence."""
 
-    weight: Size = 1.0
+    weight: NotNegative = 1.0
     """Weight of the second term (ours)."""
 
 
-class SentenceLevel(Contrastive):
+class SentenceLevelOptions(Contrastive):
     """Options of the sentence-level perturbation (RobustSentEmbed, Asl et al. 2024, equations 5 to 7, Algorithm 1).
 
     RobustEmbed has the same perturbation. The paper prints alpha, beta, K, T, rho, the norm and lambda1. It does not
@@ -140,11 +135,11 @@ class SentenceLevel(Contrastive):
     """Numbers that a norm is over, in the ball and in equation 5: all of a sentence's delta, or those of one token."""
     start: Literal["uniform", "normal"] = "uniform"
     """delta starts as U(-sigma, sigma) / sqrt(D), projected on the ball, or as N(0, sigma^2), not projected."""
-    sigma: Size = 0.05
+    sigma: NotNegative = 0.05
     """Size of the start (ours)."""
-    alpha: Size = 1e-5
+    alpha: NotNegative = 1e-5
     """Step size of PGD."""
-    beta: Size = 1e-3
+    beta: NotNegative = 1e-3
     """Step size of FGSM."""
     K: Count = 5
     """Number of PGD steps."""
@@ -160,5 +155,5 @@ class SentenceLevel(Contrastive):
     the passes."""
     delta: Literal["matrix", "vector"] = "matrix"
     """`matrix`: each token of a sentence has its own perturbation. `vector`: all of its tokens share one."""
-    lambda1: Size = 1 / 128
+    lambda1: NotNegative = 1 / 128
     """Weight of the second term of equation 10."""

@@ -16,14 +16,14 @@ from typing import Literal
 import torch
 from torch import Tensor, distributed, nn
 
-from rbench.train.options import Norm, Scaling, SentenceLevel
+from rbench.train.options import Norm, Scaling, SentenceLevelOptions
 
 VERSION = 1
 
 LossAt = Callable[[Tensor], Tensor]
 """Maps a perturbation (batch, length, D) of the batch's word embeddings to the loss, a scalar."""
-_ORDER: dict[Norm, float] = {"l1": 1, "l2": 2, "linf": math.inf}
-_FIXED_POINT = 2.0**36
+_NORM_ORDER: dict[Norm, float] = {"l1": 1, "l2": 2, "linf": math.inf}
+_FIXED_POINT_SCALE = 2.0**36
 
 
 # ------------------------------------------------------------------------------------------------ norms and balls
@@ -31,7 +31,7 @@ _FIXED_POINT = 2.0**36
 
 def size(x: Tensor, norm: Norm) -> Tensor:
     """Return the norms over the last dimension, which is kept with size 1."""
-    sizes: Tensor = torch.linalg.vector_norm(x, _ORDER[norm], dim=-1, keepdim=True)
+    sizes: Tensor = torch.linalg.vector_norm(x, _NORM_ORDER[norm], dim=-1, keepdim=True)
     return sizes
 
 
@@ -46,26 +46,26 @@ def project(x: Tensor, epsilon: float, norm: Norm) -> Tensor:
     if norm == "linf":
         return x.clamp(-epsilon, epsilon)
     if norm == "l1":  # soft-threshold at the level at which the norm is epsilon (Duchi et al. 2008, figure 1)
-        falling = x.abs().sort(dim=-1, descending=True).values
-        over = falling.cumsum(-1) - epsilon
+        descending = x.abs().sort(dim=-1, descending=True).values
+        excess = descending.cumsum(-1) - epsilon
         rank = torch.arange(1, x.shape[-1] + 1, device=x.device, dtype=x.dtype)
         # The condition holds for a prefix of the sorted numbers, so counting gives its last rank.
-        last = (falling * rank > over).sum(-1, keepdim=True).clamp(min=1)
-        level = over.gather(-1, last - 1) / last
+        num_kept = (descending * rank > excess).sum(-1, keepdim=True).clamp(min=1)
+        level = excess.gather(-1, num_kept - 1) / num_kept
         shrunk = x.sign() * (x.abs() - level.clamp(min=0)).clamp(min=0)
         x = torch.where(size(x, "l1") > epsilon, shrunk, x)
     # For L1 this removes the excess that rounding left.
     return x * (epsilon / size(x, norm).clamp(min=epsilon))
 
 
-def _per_sentence(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _map_sentences(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Apply `f`, which works on the last dimension, to all numbers of each sentence."""
     return f(x.flatten(1)).view_as(x)
 
 
-def _over(options: SentenceLevel, f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+def _map_chosen(options: SentenceLevelOptions, f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Apply `f`, which works on the last dimension, to the numbers that `options.over` names."""
-    return f(x) if options.over == "token" else _per_sentence(f, x)
+    return f(x) if options.over == "token" else _map_sentences(f, x)
 
 
 # ------------------------------------------------------------------------------------------------- sentence level
@@ -73,16 +73,16 @@ def _over(options: SentenceLevel, f: Callable[[Tensor], Tensor], x: Tensor) -> T
 
 def fgm(gradient: Tensor, epsilon: float, norm: Norm = "l2") -> Tensor:
     """Return a step (batch, length, D) of length epsilon along the gradient (Miyato et al. 2017, equation 5)."""
-    return epsilon * _per_sentence(lambda g: unit(g, norm), gradient)
+    return epsilon * _map_sentences(lambda g: unit(g, norm), gradient)
 
 
 def project_sentence(x: Tensor, epsilon: float, norm: Norm) -> Tensor:
     """Project each sentence's perturbation (batch, length, D) on the ball of radius epsilon."""
-    return _per_sentence(lambda row: project(row, epsilon, norm), x)
+    return _map_sentences(lambda row: project(row, epsilon, norm), x)
 
 
 def ascend(
-    options: SentenceLevel, like: Tensor, words: Tensor, loss_at: LossAt, tokens: TokenLevel | None = None
+    options: SentenceLevelOptions, like: Tensor, words: Tensor, loss_at: LossAt, tokens: TokenPerturbation | None = None
 ) -> Tensor:
     """Return delta_f (batch, length, D) of equation 7 for word embeddings `like`: T-step FGSM mixed with K-step PGD.
 
@@ -92,43 +92,44 @@ def ascend(
     """
 
     def ball(x: Tensor) -> Tensor:
-        return _over(options, lambda row: project(row, options.epsilon, options.norm), x)
+        return _map_chosen(options, lambda row: project(row, options.epsilon, options.norm), x)
 
     def direction(gradient: Tensor) -> Tensor:
-        return _over(options, lambda row: unit(row, options.norm), gradient)
+        return _map_chosen(options, lambda row: unit(row, options.norm), gradient)
 
-    start = _start(options, like, words)
+    start = _draw_start(options, like, words)
     pgd = fgsm = mixed = ball(start) if options.start == "uniform" else start
-    joint, each = options.tracks == "joint", options.projected == "steps"
+    # One gradient at the mixture serves both tracks if they are joint; else each track has its own point.
+    joint, project_steps = options.tracks == "joint", options.projected == "steps"
     for t in range(1, max(options.K, options.T) + 1):
-        points = [mixed, mixed] if joint else [pgd, fgsm]
-        gradients, for_eta = _gradients(loss_at, points[:1] if joint else points, words, tokens)
+        step_from = [mixed, mixed] if joint else [pgd, fgsm]
+        gradients, for_eta = _compute_gradients(loss_at, step_from[:1] if joint else step_from, words, tokens)
         if t <= options.K:
-            pgd = points[0] + options.alpha * direction(gradients[0])
-            pgd = ball(pgd) if each else pgd
+            pgd = step_from[0] + options.alpha * direction(gradients[0])
+            pgd = ball(pgd) if project_steps else pgd
         if t <= options.T:
-            fgsm = points[1] + options.beta * gradients[-1].sign()
-            fgsm = ball(fgsm) if each else fgsm
+            fgsm = step_from[1] + options.beta * gradients[-1].sign()
+            fgsm = ball(fgsm) if project_steps else fgsm
         mixed = options.rho * pgd + (1 - options.rho) * fgsm
         # Balls are convex, so a mixture of two projected points needs no projection of its own.
-        mixed = mixed if each else ball(mixed)
+        mixed = mixed if project_steps else ball(mixed)
         if tokens is not None and for_eta is not None:
             tokens.step(for_eta)
     return mixed * words
 
 
-def _start(options: SentenceLevel, like: Tensor, words: Tensor) -> Tensor:
+def _draw_start(options: SentenceLevelOptions, like: Tensor, words: Tensor) -> Tensor:
     """Draw the start of delta: (batch, length, D), or (batch, 1, D) where all tokens share it."""
     rows = torch.empty_like(like if options.delta == "matrix" else like[:, :1])
     if options.start == "normal":
-        drawn = rows.normal_(0, 1) * options.sigma
+        start = rows.normal_(0, 1) * options.sigma
     else:
-        drawn = rows.uniform_(-options.sigma, options.sigma) / math.sqrt(like.shape[-1])
-    return (drawn * words if options.delta == "matrix" else drawn).detach()
+        start = rows.uniform_(-options.sigma, options.sigma) / math.sqrt(like.shape[-1])
+    return (start * words if options.delta == "matrix" else start).detach()
 
 
-def _gradients(
-    loss_at: LossAt, points: Sequence[Tensor], words: Tensor, tokens: TokenLevel | None
+def _compute_gradients(
+    loss_at: LossAt, points: Sequence[Tensor], words: Tensor, tokens: TokenPerturbation | None
 ) -> tuple[list[Tensor], Tensor | None]:
     """Return the gradient at each delta of `points` and, with `tokens`, the gradient at eta, summed over the points.
 
@@ -139,14 +140,14 @@ def _gradients(
     with torch.enable_grad():
         loss = sum((loss_at(d * words if eta is None else d * words + eta) for d in deltas), torch.zeros(()).to(words))
     leaves = deltas if eta is None else [*deltas, eta]
-    found = list(torch.autograd.grad(loss, leaves))
-    return found[: len(deltas)], None if eta is None else found[-1]
+    gradients = list(torch.autograd.grad(loss, leaves))
+    return gradients[: len(deltas)], None if eta is None else gradients[-1]
 
 
 # ---------------------------------------------------------------------------------------------------- token level
 
 
-class TokenLevel:
+class TokenPerturbation:
     """The token-level perturbation eta (batch, length, D) during its ascent (RobustSentEmbed, equations 2 to 4).
 
     Two misprints are corrected: equation 4 prints eta^t for eta^(t+1), Algorithm 1 prints eta_(i-1) for eta_i^(t-1).
@@ -165,9 +166,9 @@ class TokenLevel:
         self, eta: Tensor, words: Tensor, *, gamma: float, epsilon: float | None, norm: Norm, scaling: Scaling
     ) -> None:
         self._gamma, self._epsilon, self._norm, self._scaling, self._words = gamma, epsilon, norm, scaling, words
-        self.eta = self._ball(eta.detach() * words)
+        self.eta = self._project(eta.detach() * words)
 
-    def _ball(self, eta: Tensor) -> Tensor:
+    def _project(self, eta: Tensor) -> Tensor:
         return eta if self._epsilon is None else project(eta, self._epsilon, self._norm)
 
     def step(self, gradient: Tensor) -> None:
@@ -179,7 +180,7 @@ class TokenLevel:
         sizes = size(scaled_by, self._norm)
         largest = sizes.amax(dim=1, keepdim=True)  # of each sentence; if it is 0, all of its tokens have the index 1
         index = torch.where(largest > 0, sizes / largest, torch.ones_like(sizes))  # n_i of equation 2
-        self.eta = self._ball(index * stepped) * self._words
+        self.eta = self._project(index * stepped) * self._words
 
 
 class TokenTable(nn.Module):
@@ -203,8 +204,8 @@ class TokenTable(nn.Module):
 
     def look_up(self, ids: Tensor, words: Tensor) -> Tensor:
         """Return eta^0 (batch, length, D) for token ids (batch, length); zero where `words` (batch, length, 1) is."""
-        found = self.V[ids] * words.to(self.V.dtype)
-        return found if self._kept == "mean" else unit(found.flatten(), "l2").view_as(found)
+        rows = self.V[ids] * words.to(self.V.dtype)
+        return rows if self._kept == "mean" else unit(rows.flatten(), "l2").view_as(rows)
 
     @torch.no_grad()
     def store(self, ids: Tensor, words: Tensor, eta: Tensor) -> None:
@@ -213,19 +214,19 @@ class TokenTable(nn.Module):
         Values are rounded to multiples of 2^-36 and summed as integers. The sum is then the same for any order of the
         batch and of a GPU's threads. Several processes add their sums, so that all keep the same table.
         """
-        chosen = words.squeeze(-1) > 0
-        seen, places = torch.unique(ids[chosen], return_inverse=True)
-        sums = torch.zeros(len(seen), eta.shape[-1], dtype=torch.int64, device=eta.device)
-        sums.index_add_(0, places, (eta[chosen].double() * _FIXED_POINT).round().long())
-        counts = torch.zeros(len(seen), dtype=torch.int64, device=eta.device)
-        counts.index_add_(0, places, torch.ones_like(places))
+        is_word = words.squeeze(-1) > 0
+        tokens, row_of_token = torch.unique(ids[is_word], return_inverse=True)
+        sums = torch.zeros(len(tokens), eta.shape[-1], dtype=torch.int64, device=eta.device)
+        sums.index_add_(0, row_of_token, (eta[is_word].double() * _FIXED_POINT_SCALE).round().long())
+        counts = torch.zeros(len(tokens), dtype=torch.int64, device=eta.device)
+        counts.index_add_(0, row_of_token, torch.ones_like(row_of_token))
         if distributed.is_available() and distributed.is_initialized():
-            everywhere = torch.zeros(len(self.V), sums.shape[-1] + 1, dtype=torch.int64, device=sums.device)
-            everywhere[seen] = torch.cat([sums, counts.unsqueeze(-1)], dim=1)
-            distributed.all_reduce(everywhere)
-            seen = everywhere[:, -1].nonzero().squeeze(-1)  # by any process
-            sums, counts = everywhere[seen, :-1], everywhere[seen, -1]
+            of_all_processes = torch.zeros(len(self.V), sums.shape[-1] + 1, dtype=torch.int64, device=sums.device)
+            of_all_processes[tokens] = torch.cat([sums, counts.unsqueeze(-1)], dim=1)
+            distributed.all_reduce(of_all_processes)
+            tokens = of_all_processes[:, -1].nonzero().squeeze(-1)  # by any process
+            sums, counts = of_all_processes[tokens, :-1], of_all_processes[tokens, -1]
         if self._kept == "mean":
-            self.V[seen] = (sums.double() / (counts.unsqueeze(-1) * _FIXED_POINT)).to(self.V.dtype)
+            self.V[tokens] = (sums.double() / (counts.unsqueeze(-1) * _FIXED_POINT_SCALE)).to(self.V.dtype)
         else:
-            self.V[seen] += (sums.double() / _FIXED_POINT).to(self.V.dtype)
+            self.V[tokens] += (sums.double() / _FIXED_POINT_SCALE).to(self.V.dtype)

@@ -20,19 +20,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rbench.errors import JobError
-from rbench.score import Pairs
-from rbench.train.objectives import Objective
+from rbench.score import StsPairs
+from rbench.train.objectives._trained import Objective
 
 VERSION = 2
 
-STATE, BEST = "selection.json", "selected.safetensors"
+SELECTION_FILE, BEST_WEIGHTS_FILE = "selection.json", "selected.safetensors"
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectionPairs:
     """The pairs that steps are scored on: of a split of one or more STS tasks, by task name."""
 
-    pairs: Mapping[str, Pairs]
+    pairs: Mapping[str, StsPairs]
     split: str = "validation"
     """Named as `TrainSpec.scored_splits` does."""
 
@@ -60,7 +60,7 @@ class Selection:
         return f"{name}_{self.split.replace(' ', '_')}_spearman", "selected_step"
 
 
-class Selector(transformers.TrainerCallback):  # type: ignore[misc]
+class StepSelector(transformers.TrainerCallback):  # type: ignore[misc]
     """Score every `every` steps and at the end, keep the best weights, and stop when the score no longer improves.
 
     Every checkpoint contains the state (`write`, `read`), so that a resumed run selects the same step as an
@@ -75,7 +75,7 @@ class Selector(transformers.TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self, selection: Selection, objective: Objective, *, every: int, patience: int | None, name: str
+        self, selection: SelectionPairs, objective: Objective, *, every: int, patience: int | None, name: str
     ) -> None:
         self._selection, self._objective = selection, objective
         self._every, self._patience, self._name = every, patience, name
@@ -86,14 +86,17 @@ class Selector(transformers.TrainerCallback):  # type: ignore[misc]
     def best(self) -> tuple[int, float] | None:
         """Return the selected step and its score; None while no score is defined."""
         defined = [(step, score) for step, score in self._scored if score is not None]
+        # `-step`: of equal scores the first, so that a longer training does not change what a shorter one selected.
         return max(defined, key=lambda entry: (entry[1], -entry[0]), default=None)
 
     @property
     def over(self) -> bool:
         """Return whether `patience` scores have passed without a new best."""
         steps: Sequence[int] = [step for step, _ in self._scored]
+        # Patience counts scores and not steps, and scores before the first defined one count too.
         last_gain = steps.index(self.best[0]) + 1 if self.best is not None else 0
-        return self._patience is not None and len(steps) - last_gain >= self._patience
+        without_gain = len(steps) - last_gain
+        return self._patience is not None and without_gain >= self._patience
 
     @property
     def text(self) -> str:
@@ -133,11 +136,11 @@ class Selector(transformers.TrainerCallback):  # type: ignore[misc]
     def write(self, folder: Path) -> None:
         """Write scores and best weights into the folder of a checkpoint."""
         if self._best:
-            safetensors.torch.save_file(self._best, folder / BEST)
-        (folder / STATE).write_text(json.dumps({"scored": self._scored}) + "\n", encoding="utf-8")
+            safetensors.torch.save_file(self._best, folder / BEST_WEIGHTS_FILE)
+        (folder / SELECTION_FILE).write_text(json.dumps({"scored": self._scored}) + "\n", encoding="utf-8")
 
     def read(self, folder: Path) -> None:
         """Restore scores and best weights that `write` put into the folder."""
-        scored = json.loads((folder / STATE).read_text(encoding="utf-8"))["scored"]
+        scored = json.loads((folder / SELECTION_FILE).read_text(encoding="utf-8"))["scored"]
         self._scored = [(step, score) for step, score in scored]
-        self._best = safetensors.torch.load_file(folder / BEST) if self.best is not None else {}
+        self._best = safetensors.torch.load_file(folder / BEST_WEIGHTS_FILE) if self.best is not None else {}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from rbench.encoders.lengths import in_groups, linear_weights
+from rbench.encoders.lengths import compute_in_groups, count_linear_weights
 from rbench.encoders.sentence import masked_mean
 from rbench.train.contrastive_losses import nt_xent
 from rbench.train.heads import masked, masked_loss, vocabulary_head
@@ -46,11 +46,12 @@ class SpanContrast(nn.Module):
         super().__init__()
         self.masked_lm = masked_lm
         self.vocabulary = vocabulary_head(masked_lm)
-        whole = tokenizer("a", return_special_tokens_mask=True)
-        ids, special = whole["input_ids"], whole["special_tokens_mask"]
-        first = special.index(0)
-        last = len(special) - special[::-1].index(0)
-        self._before, self._behind = ids[:first], ids[last:]
+        encoded = tokenizer("a", return_special_tokens_mask=True)
+        ids, special = encoded["input_ids"], encoded["special_tokens_mask"]
+        # Before and behind the only real token stand the special tokens, which each span gets anew.
+        first_real = special.index(0)
+        end_of_real = len(special) - special[::-1].index(0)
+        self._before, self._behind = ids[:first_real], ids[end_of_real:]
         self.longest = max_length - len(self._before) - len(self._behind)
         self._pad, self._options, self._pooling, self._collator = tokenizer.pad_token_id, options, pooling, collator
 
@@ -69,22 +70,23 @@ class SpanContrast(nn.Module):
         anchors: list[Tensor] = []
         positives: list[Tensor] = []
         for document, length in zip(input_ids.cpu(), lengths.tolist(), strict=True):
-            for anchor, around in draw(length, self.longest, self._options):
+            for anchor, positive_spans in draw(length, self.longest, self._options):
                 anchors.append(self._cut(document, anchor))
-                positives += [self._cut(document, span) for span in around]
+                positives += [self._cut(document, span) for span in positive_spans]
         padded = pad_sequence([*anchors, *positives], batch_first=True, padding_value=self._pad)
-        real = pad_sequence([torch.ones_like(span) for span in (*anchors, *positives)], batch_first=True)
+        attention = pad_sequence([torch.ones_like(span) for span in (*anchors, *positives)], batch_first=True)
         n, labels = len(anchors), None
         if self._options.mlm:
-            ends = real.clone()  # 1 at special tokens and padding
+            not_maskable = attention.clone()  # 1 at special tokens and padding
             for row, span in enumerate((*anchors, *positives)):
-                ends[row, len(self._before) : len(span) - len(self._behind)] = 0
-            ends[real == 0] = 1
-            hidden, labels = masked(self._collator, padded[:n], ends[:n])
-            padded = torch.cat([hidden, padded[n:]])
+                not_maskable[row, len(self._before) : len(span) - len(self._behind)] = 0
+            not_maskable[attention == 0] = 1
+            # Positives are read unmasked, as in the authors' code; only the anchors train the masked LM.
+            masked_ids, labels = masked(self._collator, padded[:n], not_maskable[:n])
+            padded = torch.cat([masked_ids, padded[n:]])
         device = self.masked_lm.device
-        inputs = {"input_ids": padded.to(device), "attention_mask": real.to(device)}
-        states = in_groups(self._states, inputs, linear_weights(self.masked_lm.base_model))
+        inputs = {"input_ids": padded.to(device), "attention_mask": attention.to(device)}
+        states = compute_in_groups(self._compute_states, inputs, count_linear_weights(self.masked_lm.base_model))
         h = states[:, 0] if self._pooling == "cls" else masked_mean(states, inputs["attention_mask"])
         mlm = None
         if labels is not None:
@@ -96,7 +98,7 @@ class SpanContrast(nn.Module):
         before, behind = (document.new_tensor(ids) for ids in (self._before, self._behind))
         return torch.cat([before, document[span.start : span.end], behind])
 
-    def _states(self, inputs: dict[str, Tensor]) -> Tensor:
+    def _compute_states(self, inputs: dict[str, Tensor]) -> Tensor:
         return self.masked_lm.base_model(**inputs).last_hidden_state  # type: ignore[no-any-return]
 
 
@@ -112,46 +114,46 @@ def draw(tokens: int, longest: int, options: Any) -> list[tuple[Span, list[Span]
     # Two blocks of l_max for each anchor: then there is always a block to leave out between two that are taken.
     longest = min(longest, tokens // (2 * A))
     if longest == 0:  # fewer than 2A tokens: all spans are the document
-        whole = Span(0, tokens)
-        return [(whole, [whole] * options.positives)] * A
+        document = Span(0, tokens)
+        return [(document, [document] * options.positives)] * A
     shortest = min(options.min_span, longest)
     blocks = tokens // longest
     # A sorted draw from `blocks - A + 1` numbers, spread by its ranks, is uniform among the draws without neighbours.
-    chosen = torch.randperm(blocks - A + 1)[:A].sort().values + torch.arange(A)
-    drawn = []
-    for block in chosen.tolist():
-        length = _length(shortest, longest, rank=4)
-        start = block * longest + _up_to(longest - length)
+    chosen_blocks = torch.randperm(blocks - A + 1)[:A].sort().values + torch.arange(A)
+    spans = []
+    for block in chosen_blocks.tolist():
+        length = _draw_length(shortest, longest, rank=4)
+        start = block * longest + _draw_number(longest - length)
         anchor = Span(start, start + length)
-        drawn.append(
-            (anchor, [_positive(anchor, tokens, shortest, longest, options) for _ in range(options.positives)])
+        spans.append(
+            (anchor, [_draw_positive(anchor, tokens, shortest, longest, options) for _ in range(options.positives)])
         )
-    return drawn
+    return spans
 
 
-def _positive(anchor: Span, tokens: int, shortest: int, longest: int, options: Any) -> Span:
+def _draw_positive(anchor: Span, tokens: int, shortest: int, longest: int, options: Any) -> Span:
     if options.sampling == "subsumed":
-        length = _length(shortest, anchor.end - anchor.start, rank=2)
-        start = anchor.start + _up_to(anchor.end - anchor.start - length)
+        length = _draw_length(shortest, anchor.end - anchor.start, rank=2)
+        start = anchor.start + _draw_number(anchor.end - anchor.start - length)
         return Span(start, start + length)
-    length = _length(shortest, longest, rank=2)
+    length = _draw_length(shortest, longest, rank=2)
     if options.sampling == "adjacent":
-        starts = [at for at in (anchor.start - length, anchor.end) if 0 <= at <= tokens - length]
+        starts = [candidate for candidate in (anchor.start - length, anchor.end) if 0 <= candidate <= tokens - length]
         if starts:
-            start = starts[_up_to(len(starts) - 1)]
+            start = starts[_draw_number(len(starts) - 1)]
             return Span(start, start + length)
     # A positive may lie anywhere from directly before the anchor to directly behind it.
     first, last = max(0, anchor.start - length), min(anchor.end, tokens - length)
-    start = first + _up_to(last - first)
+    start = first + _draw_number(last - first)
     return Span(start, start + length)
 
 
-def _length(shortest: int, longest: int, *, rank: int) -> int:
+def _draw_length(shortest: int, longest: int, *, rank: int) -> int:
     """Return a length from `shortest` to `longest`, by Beta(rank, 6 - rank): the rank-th smallest of five uniforms."""
     share = float(torch.rand(5).sort().values[rank - 1])
     return shortest + int(share * (longest - shortest))
 
 
-def _up_to(last: int) -> int:
+def _draw_number(last: int) -> int:
     """Draw from 0, ..., last."""
     return int(torch.randint(last + 1, ()))

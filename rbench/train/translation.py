@@ -2,7 +2,7 @@
 
 Back-translations are made with a pair of MarianMT models and kept on disk. Marian translates sentences, so a text is
 split at sentence ends and joined again. Each sentence is one line in a file. Files appear complete and never change
-(`Memory`), so that any number of processes may share the folder.
+(`TranslationMemory`), so that any number of processes may share the folder.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from typing import Any
 
 import torch
 
-from rbench.encoders import fetch
-from rbench.encoders.locate import fingerprint
+from rbench.encoders import fetch_folder
+from rbench.encoders.foreign import as_resource_error
+from rbench.encoders.locate import hash_model
 from rbench.errors import JobError
 from rbench.mini.writing import paraphrase
 from rbench.schema import EncoderSpec
-from rbench.system.below import Below
+from rbench.system.below import SafeFolder
 from rbench.train.moco import MoCo, MoCoObjective
-from rbench.train.options import Momentum, Progress
+from rbench.train.options import MomentumOptions, Progress
 
 VERSION = 1
 
@@ -36,12 +37,12 @@ AT_ONCE = 512
 """Number of sentences translated for each file."""
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """Split a text into sentences after `.`, `!` and `?` followed by white space; leave empty ones out."""
     return [part for part in _SENTENCE_END.split(text.strip()) if part]
 
 
-class Memory:
+class TranslationMemory:
     """Keep a translation for each sentence, in a folder of files. `key` identifies the models and the decoding."""
 
     def __init__(self, folder: Path, key: str) -> None:
@@ -49,15 +50,16 @@ class Memory:
 
     def read(self) -> dict[str, str]:
         """Return all translations kept."""
-        found: dict[str, str] = {}
+        translations: dict[str, str] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
-            found.update(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
-        return found
+            translations.update(json.loads(line) for line in file.read_text(encoding="utf-8").splitlines())
+        return translations
 
     def write(self, pairs: dict[str, str]) -> None:
         """Add these translations. Their file appears complete or not at all."""
+        # Sorted, so that the same translations get the same name, whichever process writes them.
         content = "".join(json.dumps(pair) + "\n" for pair in sorted(pairs.items())).encode()
-        Below(self.folder).replace(self.folder / f"{hashlib.sha256(content).hexdigest()}.jsonl", content)
+        SafeFolder(self.folder).replace(self.folder / f"{hashlib.sha256(content).hexdigest()}.jsonl", content)
 
 
 class Translator:
@@ -74,8 +76,8 @@ class Translator:
     def __init__(self, where: str, *, beams: int, device: torch.device) -> None:
         from transformers import AutoConfig, MarianMTModel, MarianTokenizer
 
-        folder = fetch(where)
-        try:
+        folder = fetch_folder(where)
+        with as_resource_error(f"{where} cannot be read as a MarianMT model with its tokenizer"):
             kind = AutoConfig.from_pretrained(folder, trust_remote_code=False).model_type
             if kind != "marian":
                 raise JobError(f"{where} is a model of type {kind}; back-translation needs a MarianMT model.")
@@ -84,10 +86,6 @@ class Translator:
                 # The tokenizer recommends a package for a normalisation that it does not perform.
                 warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
                 self.tokenizer: Any = MarianTokenizer.from_pretrained(folder)
-        except JobError:
-            raise
-        except Exception as error:  # transformers and sentencepiece raise many kinds of errors for unreadable files
-            raise JobError(f"{where} cannot be read as a MarianMT model with its tokenizer: {error}") from error
         self._beams = beams
         self._limit = min(self.tokenizer.model_max_length, self.model.config.max_position_embeddings)
 
@@ -95,19 +93,20 @@ class Translator:
     def __call__(self, texts: Sequence[str]) -> list[str]:
         """Translate each text. Inputs and outputs are cut at the longest length that the model supports."""
         encoded = self.tokenizer(list(texts), truncation=True, max_length=self._limit)["input_ids"]
-        found = [""] * len(texts)
+        translations = [""] * len(texts)
         for rows in _batches([len(ids) for ids in encoded]):
             batch = self.tokenizer.pad({"input_ids": [encoded[row] for row in rows]}, return_tensors="pt")
-            written = self.model.generate(
+            generated = self.model.generate(
                 **batch.to(self.model.device), num_beams=self._beams, do_sample=False, max_length=self._limit
             )
-            for row, text in zip(rows, self.tokenizer.batch_decode(written, skip_special_tokens=True), strict=True):
-                found[row] = text.strip()
-        return found
+            for row, text in zip(rows, self.tokenizer.batch_decode(generated, skip_special_tokens=True), strict=True):
+                translations[row] = text.strip()
+        return translations
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield batches of row numbers, longest rows first, each with at most `TOKENS` tokens and at least one row."""
+    # Texts of similar length share a batch; the longest first, so that a lack of memory shows at once.
     order = iter(sorted(range(len(lengths)), key=lambda row: -lengths[row]))
     while (first := next(order, None)) is not None:
         yield [first, *islice(order, max(0, TOKENS // max(1, lengths[first]) - 1))]
@@ -131,32 +130,35 @@ class BackTranslation:
         Raises:
             JobError: a model cannot be read, or changed while it was in use.
         """
-        content = self._content()
-        memory = Memory(folder / "translations", json.dumps([content, self._beams]))
+        fingerprints = self._content()
+        memory = TranslationMemory(folder / "translations", json.dumps([fingerprints, self._beams]))
         self._known |= memory.read()
-        wanted = dict.fromkeys(sentence for text in texts for sentence in sentences(text))
-        missing = [sentence for sentence in wanted if sentence not in self._known]
+        needed = dict.fromkeys(sentence for text in texts for sentence in split_sentences(text))
+        missing = [sentence for sentence in needed if sentence not in self._known]
         if not missing:
             return
         forward, backward = (Translator(where, beams=self._beams, device=device) for where in self._models)
         for start in range(0, len(missing), AT_ONCE):
-            part = missing[start : start + AT_ONCE]
-            back = backward(forward(part))
+            chunk = missing[start : start + AT_ONCE]
+            back_translated = backward(forward(chunk))
             # A sentence whose translation is empty stays as it is, because a positive must not be empty.
-            pairs = {ours: theirs or ours for ours, theirs in zip(part, back, strict=True)}
-            if self._content() != content:  # translations by changed models must not be kept under the old key
+            pairs = {
+                sentence_before: translated or sentence_before
+                for sentence_before, translated in zip(chunk, back_translated, strict=True)
+            }
+            if self._content() != fingerprints:  # translations by changed models must not be kept under the old key
                 raise JobError(f"{' or '.join(self._models)} changed while it was in use; run the command again")
             memory.write(pairs)
             self._known |= pairs
             if progress is not None:
-                progress(start + len(part), len(missing), "back-translation")
+                progress(start + len(chunk), len(missing), "back-translation")
 
     def __call__(self, text: str) -> str:
         """Return the back-translation of a prepared text. KeyError for any other text."""
-        return " ".join(self._known[sentence] for sentence in sentences(text)) or text
+        return " ".join(self._known[sentence] for sentence in split_sentences(text)) or text
 
     def _content(self) -> list[str]:
-        return [fingerprint(fetch(where)) for where in self._models]
+        return [hash_model(fetch_folder(where)) for where in self._models]
 
 
 class MiniParaphraser:
@@ -177,17 +179,17 @@ class MiniParaphraser:
 
     def __call__(self, text: str) -> str:
         """Return the paraphrase. JobError for a text that is not of the embedded world."""
-        other = paraphrase(text, self._seed)
-        if other is None:
+        paraphrased = paraphrase(text, self._seed)
+        if paraphrased is None:
             raise JobError(
                 f"Encoder {self._name}: `paraphraser: mini` writes the language of the embedded world, and this text "
                 f"is not of it: {text[:80]!r}. Other texts need a translation model: `paraphraser: marian`."
             )
-        return other
+        return paraphrased
 
 
-class Rewritten:
-    """`Positives` by a function of the text. A text always has the same positive."""
+class RewrittenPositives:
+    """`PositiveSource` by a function of the text. A text always has the same positive."""
 
     counts: tuple[str, ...] = ()
 
@@ -201,13 +203,17 @@ class Rewritten:
         return {}
 
 
-class Paraphrased(MoCoObjective):
+class RewritingObjective(MoCoObjective):
     """Implement `Objective` and `PreparedObjective`: momentum contrast with rewritten texts as positives."""
 
     def __init__(
-        self, spec: EncoderSpec, base: str | Path | None, options: Momentum, rewrite: BackTranslation | MiniParaphraser
+        self,
+        spec: EncoderSpec,
+        base: str | Path | None,
+        options: MomentumOptions,
+        rewrite: BackTranslation | MiniParaphraser,
     ) -> None:
-        super().__init__(spec, base, options, Rewritten(rewrite))
+        super().__init__(spec, base, options, RewrittenPositives(rewrite))
         self._rewrite = rewrite
 
     def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:

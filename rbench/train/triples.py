@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rbench.encoders.lengths import in_groups, linear_weights
+from rbench.encoders.lengths import compute_in_groups, count_linear_weights
 from rbench.encoders.sentence import masked_mean
-from rbench.train.heads import MLPHead, full, masked, masked_loss, token_detection, vocabulary_head
+from rbench.train.heads import MLPHead, as_single_precision, detection_loss, masked, masked_loss, vocabulary_head
 
 VERSION = 1
 
@@ -38,9 +38,9 @@ class UncertaintyWeights(nn.Module):
 
     def forward(self, losses: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return `loss` and its terms: lambda_i L_i by name, and `uncertainty`, the sum of the terms added for s_i."""
-        parts = {name: torch.exp(-s) * losses[name] for name, s in zip(self.names, self.s, strict=True)}
-        parts["uncertainty"] = (self.s.clamp(min=0) if self._clamped else self.s).sum()
-        return {"loss": torch.stack(list(parts.values())).sum(), **parts}
+        terms = {name: torch.exp(-s) * losses[name] for name, s in zip(self.names, self.s, strict=True)}
+        terms["uncertainty"] = (self.s.clamp(min=0) if self._clamped else self.s).sum()
+        return {"loss": torch.stack(list(terms.values())).sum(), **terms}
 
     @property
     def lambdas(self) -> dict[str, float]:
@@ -48,7 +48,7 @@ class UncertaintyWeights(nn.Module):
         return {name: float(value) for name, value in zip(self.names, torch.exp(-self.s.detach()), strict=True)}
 
 
-class Triples(nn.Module):
+class TripleLosses(nn.Module):
     """A masked LM with a replaced-token detector and learned loss weights. One pass over all views gives all losses.
 
     Args:
@@ -68,7 +68,7 @@ class Triples(nn.Module):
         self.pooler: nn.Module = MLPHead(width) if options.pooler == "tanh" else nn.Identity()
         names = ("mlm", *(("detection",) if detects else ()), "contrastive")
         self.weights = UncertaintyWeights(names, clamped=options.log_variance == "clamped")
-        self._loss = contrast if options.contrast == "softmax" else agreement
+        self._loss = softmax_contrast if options.contrast == "softmax" else sigmoid_contrast
         self._pooling, self._collator, self._options = pooling, collator, options
 
     def forward(
@@ -80,44 +80,51 @@ class Triples(nn.Module):
         delta of equation 4: 1 for the tokens that were replaced, 0 for all others.
         """
         views, ori = input_ids.unbind(1), input_ids[:, 0]
-        masked_ori, labels = masked(self._collator, ori, special_tokens_mask[:, 0])
-        first, real = int(self._options.anchor == "masked"), attention_mask.unbind(1)
+        masked_ids, labels = masked(self._collator, ori, special_tokens_mask[:, 0])
+        first_view, view_masks = int(self._options.anchor == "masked"), attention_mask.unbind(1)
         # The masked copy is needed for the masked-LM loss anyway; as the anchor it replaces x_ori and saves a pass.
-        ids, masks = (masked_ori, *views[first:]), (real[0], *real[first:])
+        ids, masks = (masked_ids, *views[first_view:]), (view_masks[0], *view_masks[first_view:])
         inputs = {"input_ids": torch.cat(ids), "attention_mask": torch.cat(masks)}
-        hidden = in_groups(self._states, inputs, linear_weights(self.masked_lm.base_model)).chunk(len(ids))
-        states = hidden[1 - first :]
-        h = [self._pooled(state, mask) for state, mask in zip(states, real, strict=True)]
+        hidden = compute_in_groups(self._compute_states, inputs, count_linear_weights(self.masked_lm.base_model)).chunk(
+            len(ids)
+        )
+        # The states of x_ori: after the masked copy, or the copy itself where it is the anchor.
+        states = hidden[1 - first_view :]
+        h = [self._pooled(state, mask) for state, mask in zip(states, view_masks, strict=True)]
         assert self.vocabulary is not None
-        losses = {"mlm": masked_loss(self.vocabulary, hidden[0], labels), "contrastive": self._contrast(h, input_ids)}
+        losses = {
+            "mlm": masked_loss(self.vocabulary, hidden[0], labels),
+            "contrastive": self._contrastive_loss(h, input_ids),
+        }
         if self.replaced is not None:
             words = (attention_mask.bool() & ~special_tokens_mask.bool())[:, 1:]
             edited = torch.stack(states[1:], dim=1)[words]
-            kinds = kinds_of(replaced) if self.replaced.out_features > 1 else replaced[:, 1:]
-            losses["detection"] = token_detection(self.replaced(edited), kinds[words], self._options.detection)
+            kinds = replacement_classes(replaced) if self.replaced.out_features > 1 else replaced[:, 1:]
+            losses["detection"] = detection_loss(self.replaced(edited), kinds[words], self._options.detection)
         return self.weights(losses)  # type: ignore[no-any-return]
 
-    def _states(self, inputs: dict[str, Tensor]) -> Tensor:
+    def _compute_states(self, inputs: dict[str, Tensor]) -> Tensor:
         return self.masked_lm.base_model(**inputs).last_hidden_state  # type: ignore[no-any-return]
 
-    def _contrast(self, h: list[Tensor], ids: Tensor) -> Tensor:
+    def _contrastive_loss(self, h: list[Tensor], ids: Tensor) -> Tensor:
         if self._options.hard_negative:
             # If x_ant equals x_ori there is no negative, and the loss would push the sentence away from itself.
             return self._loss(h[0], h[1], h[2], (ids[:, 0] != ids[:, 2]).any(1))
-        others, valid = another(len(ids)).to(ids.device), len(ids) > 1
-        return self._loss(h[0], h[1], h[0][others], torch.full((len(ids),), valid, device=ids.device))
+        others, has_others = draw_other_rows(len(ids)).to(ids.device), len(ids) > 1
+        return self._loss(h[0], h[1], h[0][others], torch.full((len(ids),), has_others, device=ids.device))
 
     def _pooled(self, states: Tensor, mask: Tensor) -> Tensor:
         h: Tensor = self.pooler(states[:, 0] if self._pooling == "cls" else masked_mean(states, mask))
         return h
 
 
-def another(rows: int) -> Tensor:
+def draw_other_rows(rows: int) -> Tensor:
     """Draw for each row the index of another row, uniformly, with torch's global generator; 0 for a single row."""
+    # 1 to rows - 1 places further, modulo rows: never the row itself, and each other row with equal probability.
     return (torch.arange(rows) + 1 + torch.randint(max(1, rows - 1), (rows,))) % rows
 
 
-def contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
+def softmax_contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
     """Return equation 6: the mean over sentences of -log of f(h, same) / (f(h, same) + f(h, other)).
 
     The paper prints the sum. f is the exponential of the dot product (equation 5), which overflows for vectors as long
@@ -128,27 +135,28 @@ def contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
         valid: mask (n,) of the sentences that have a negative. Others are left out of the mean.
     """
     with torch.autocast(h.device.type, enabled=False):
-        h, same, other = full(h), full(same), full(other)
+        h, same, other = as_single_precision(h), as_single_precision(same), as_single_precision(other)
         each = functional.softplus((h * (other - same)).sum(-1))
         return (each * valid).sum() / valid.sum().clamp(min=1)
 
 
-def agreement(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
+def sigmoid_contrast(h: Tensor, same: Tensor, other: Tensor, valid: Tensor) -> Tensor:
     """Return the contrastive term of CLINE's public code: a binary cross-entropy on sigmoid(mean product).
 
     The mean product of two vectors is the mean over their elements, h . h' / d. A sentence has two pairs, (h, same)
     with label 1 and (h, other) with label 0. The loss is the mean over the pairs of all sentences.
 
     Args:
-        h, same, other, valid: as of `contrast`. Both pairs of a sentence without a negative are left out (ours).
+        h, same, other, valid: as of `softmax_contrast`. Both pairs of a sentence without a negative are left out
+        (ours).
     """
     with torch.autocast(h.device.type, enabled=False):
-        h, same, other = full(h), full(same), full(other)
+        h, same, other = as_single_precision(h), as_single_precision(same), as_single_precision(other)
         each = functional.softplus(-(h * same).mean(-1)) + functional.softplus((h * other).mean(-1))
         return (each * valid).sum() / (2 * valid.sum()).clamp(min=1)
 
 
-def kinds_of(replaced: Tensor) -> Tensor:
+def replacement_classes(replaced: Tensor) -> Tensor:
     """Return the class of each token of the edits: 0 kept, 1 replaced in x_syn, 2 replaced in x_ant.
 
     Args:

@@ -15,20 +15,22 @@ from math import ceil
 from typing import NamedTuple
 
 from rbench.errors import StoreError
-from rbench.schema.claims import CellOf, Comparison, Group
-from rbench.score.paired import Difference, holm
+from rbench.schema.claims import CellGroup, CellOf, ClaimComparison
+from rbench.score.paired import DifferenceEstimate, correct_by_holm
 from rbench.tables import Results, Table
-from rbench.tables.table import Entry, Meaning, Number, p_value
-from rbench.verdicts.cells import Cells
-from rbench.verdicts.claims import Bound, estimate, judge
-from rbench.verdicts.pairing import Way, correction, way
+from rbench.tables.table import Meaning, Number, TableEntry, format_p_value
+from rbench.verdicts.cells import RunCells
+from rbench.verdicts.claims import ClaimBound, estimate_comparison, judge_comparison
+from rbench.verdicts.pairing import SideOfBound, describe_correction, side_of_bound
 
 METRIC = "aua"
 """What is ranked by. The highest is the best."""
 CLEAN = "clean"
-NAMED = 3
+WORDS = "words_needed"
+"""What the first sentence is of."""
+MAX_NAMED = 3
 """Most names in an entry of the table."""
-SPOKEN = {"exhaustive[space={max_words:1}]": "any one word"}
+ATTACK_NAMES = {"exhaustive[space={max_words:1}]": "any one word"}
 """What attacks are called in a ranking, where their label says it less well."""
 
 
@@ -39,34 +41,34 @@ class Contestant(NamedTuple):
     finetune: str
 
 
-class Pair(NamedTuple):
+class ContestantPair(NamedTuple):
     """Two contestants: the one with the higher number, then the other."""
 
     one: Contestant
     other: Contestant
-    difference: Difference
+    difference: DifferenceEstimate
     """`one` minus `other`, in 0..1."""
     p: float | None
     """Corrected by Holm for all pairs."""
 
     @property
-    def verdict(self) -> Way:
+    def verdict(self) -> SideOfBound:
         """`higher` where `one` is significantly harder to fool."""
-        return way(self.difference, self.p)
+        return side_of_bound(self.difference, self.p)
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedContestant:
     """A contestant with its place."""
 
     who: Contestant
     name: str
     """What it is called: its encoder, and its strategy where a RUN has several."""
     place: int | None
-    value: Difference | None
+    value: DifferenceEstimate | None
     """The mean accuracy under attack, in 0..1, with its interval; None where it is not known."""
-    clean: float | None
-    """The mean clean accuracy of the same texts."""
+    clean: DifferenceEstimate | None
+    """The mean clean accuracy of the same texts, as `value`."""
     by_attack: Mapping[str, float | None]
     """The mean accuracy over the tasks under each attack."""
     above: tuple[str, ...]
@@ -76,153 +78,236 @@ class Ranked:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class ModelRanking:
     """Contestants, the hardest to fool first, and all pairs of those that have a place."""
 
-    entries: tuple[Ranked, ...]
-    pairs: tuple[Pair, ...]
+    entries: tuple[RankedContestant, ...]
+    pairs: tuple[ContestantPair, ...]
     tasks: tuple[str, ...]
     attacks: tuple[str, ...]
 
     @property
     def sentence(self) -> str:
         """What the first two tell: who is harder to fool, and by how much; or how many texts would decide it."""
-        placed = [one for one in self.entries if one.place is not None]
+        placed = [entry for entry in self.entries if entry.place is not None]
         if len(placed) < 2:
             return "Nothing is ranked: fewer than two models have all numbers and no flag."
-        names = {one.who: one.name for one in placed}
-        two = {placed[0].who, placed[1].who}
-        pair = next(one for one in self.pairs if {one.one, one.other} == two)
-        d, first, second = pair.difference, names[pair.one], names[pair.other]
-        assert d.value is not None, "contestants with a place have numbers"
-        span = (
-            f", 95% interval {100 * d.low:.1f} to {100 * d.high:.1f}"
-            if d.low is not None and d.high is not None
+        names = {entry.who: entry.name for entry in placed}
+        first_two = {placed[0].who, placed[1].who}
+        pair = next(entry for entry in self.pairs if {entry.one, entry.other} == first_two)
+        difference, first, second = pair.difference, names[pair.one], names[pair.other]
+        assert difference.value is not None, "contestants with a place have numbers"
+        interval_text = (
+            f", 95% interval {100 * difference.low:.1f} to {100 * difference.high:.1f}"
+            if difference.low is not None and difference.high is not None
             else ""
         )
-        by = f"{100 * abs(d.value):.1f} points of accuracy under attack{span}, p {p_value(pair.p) or 'unknown'}"
+        difference_text = (
+            f"{100 * abs(difference.value):.1f} points of accuracy under attack{interval_text}, p "
+            f"{format_p_value(pair.p) or 'unknown'}"
+        )
         if pair.verdict == "higher":
-            return f"{first} is harder to fool than {second}: {by}."
+            return f"{first} is harder to fool than {second}: {difference_text}."
         if pair.verdict == "lower":  # paired and shown values may point in opposite directions
-            return f"{second} is harder to fool than {first}: {by}."
-        return f"Nothing tells {first} from {second} yet: {by}.{_needed(d, len(self.attacks))}"
+            return f"{second} is harder to fool than {first}: {difference_text}."
+        return (
+            f"Nothing tells {first} from {second} yet: {difference_text}.{_texts_needed(difference, len(self.attacks))}"
+        )
 
 
-def _needed(d: Difference, attacks: int) -> str:
+def _texts_needed(difference: DifferenceEstimate, attacks: int) -> str:
     """Say how many texts would decide a difference of this size."""
-    if not d.value or not d.smallest:
+    if not difference.value or not difference.smallest:
         return ""
-    n = d.n * (d.smallest / abs(d.value)) ** 2
+    n = difference.n * (difference.smallest / abs(difference.value)) ** 2
     digits = max(1, 10 ** max(0, len(str(ceil(n))) - 2))
     return f" If it is as large as that, about {ceil(n / digits) * digits:,} texts would show it four times in five."
 
 
-def ranking(results: Results, *, compared: bool = True) -> Ranking:
+def rank_models(results: Results, *, compared: bool = True) -> ModelRanking:
     """Rank the contestants of a RUN.
 
     Args:
         compared: whether every two are compared. Otherwise all that have a number share the first place.
 
-    Raises StoreError where nothing was attacked that has an accuracy.
+    Raises StoreError where no task and attack with an accuracy is common to all.
     """
-    cells = Cells(results)
-    of: dict[Contestant, dict[tuple[str, str], CellOf]] = {}
-    for cell in cells.ground.cells.get(METRIC, ()):
+    cells = RunCells(results)
+    all_cells: dict[Contestant, dict[tuple[str, str], CellOf]] = {}
+    for cell in cells.claim_scope.cells.get(METRIC, ()):
         if cell.attack is not None and cell.task is not None:
             who = Contestant(cell.encoder, cell.finetune or "")
-            of.setdefault(who, {})[cell.task, cell.attack] = cell
-    if not of:
-        raise StoreError(f"{results.root} has no attack on a classifier, so there is nothing to rank")
-    common = [key for key in next(iter(of.values())) if all(key in own for own in of.values())]
+            all_cells.setdefault(who, {})[cell.task, cell.attack] = cell
+    # Means over other tasks or attacks would be compared as if they were of one, so only the common cells count.
+    common = [
+        key
+        for key in next(iter(all_cells.values()), ())
+        if all(key in cells_by_contestant for cells_by_contestant in all_cells.values())
+    ]
     if not common:
-        raise StoreError(f"{results.root}: no task and attack is common to all that would be ranked")
-    several = len({who.finetune for who in of if who.encoder in results.plan.suite.encoders}) > 1
-    names = {who: f"{who.encoder}, {who.finetune}" if several else who.encoder for who in of}
-    own = {who: {key: found[key] for key in common} for who, found in of.items()}
-    why = {who: _obstacle(list(own[who].values()), cells) for who in own}
-    values = {who: _mean(list(own[who].values()), METRIC, cells) for who in own}
-    placed = [who for who in own if not why[who] and (one := values[who]) is not None and one.value is not None]
-    placed.sort(key=lambda who: -_value(values[who]))
-    pairs = _pairs(placed, own, cells) if compared else []
-    above = {who: [one.other for one in pairs if one.one == who and one.verdict == "higher"] for who in own}
+        raise StoreError(f"{results.root} has no attack on a classifier that is common to all that would be ranked")
+    has_strategies = len({who.finetune for who in all_cells if who.encoder in results.plan.suite.encoders}) > 1
+    names = {who: f"{who.encoder}, {who.finetune}" if has_strategies else who.encoder for who in all_cells}
+    cells_by_contestant = {
+        who: {key: all_of_contestant[key] for key in common} for who, all_of_contestant in all_cells.items()
+    }
+    reasons = {who: _first_obstacle(list(cells_by_contestant[who].values()), cells) for who in cells_by_contestant}
+    values = {
+        who: _mean_of_cells(list(cells_by_contestant[who].values()), METRIC, cells) for who in cells_by_contestant
+    }
+    placed = [who for who in cells_by_contestant if not reasons[who] and _has_value(values[who])]
+    placed.sort(key=lambda who: -_value_or_lowest(values[who]))
+    pairs = _compare_pairs(placed, cells_by_contestant, cells) if compared else []
+    above = {
+        who: [tested.other for tested in pairs if tested.one == who and tested.verdict == "higher"]
+        for who in cells_by_contestant
+    }
     for pair in pairs:
         if pair.verdict == "lower":
             above[pair.other].append(pair.one)
     attacks = tuple(dict.fromkeys(attack for _, attack in common))
     entries = [
-        Ranked(
+        RankedContestant(
             who,
             names[who],
             1 + sum(who in above[other] for other in placed) if who in placed else None,
             values[who],
-            _share(list(own[who].values()), CLEAN, cells),
+            _mean_of_cells(list(cells_by_contestant[who].values()), CLEAN, cells),
             {
-                attack: _share([cell for key, cell in own[who].items() if key[1] == attack], METRIC, cells)
+                attack: _mean_value(
+                    [cell for key, cell in cells_by_contestant[who].items() if key[1] == attack], METRIC, cells
+                )
                 for attack in attacks
             },
             tuple(names[other] for other in above[who]),
-            why[who],
+            reasons[who],
         )
-        for who in (*placed, *(who for who in own if who not in placed))
+        for who in (*placed, *(who for who in cells_by_contestant if who not in placed))
     ]
-    return Ranking(tuple(entries), tuple(pairs), tuple(dict.fromkeys(task for task, _ in common)), attacks)
+    return ModelRanking(tuple(entries), tuple(pairs), tuple(dict.fromkeys(task for task, _ in common)), attacks)
 
 
-def _obstacle(own: Sequence[CellOf], cells: Cells) -> str:
-    return next((why for cell in own if (why := cells.obstacle(cell, METRIC)) is not None), "")
+def words_sentence(results: Results, found: ModelRanking) -> str:
+    """Say which of the first two is easier to fool by the words that it takes, and by how much; or how many texts would
+    decide it. Empty where fewer than two are ranked, or the RUN has no words needed (of a single attack)."""
+    placed = [one for one in found.entries if one.place is not None][:2]
+    cells = RunCells(results)
+    there = {
+        (Contestant(one.encoder, one.finetune or ""), one.task): one for one in cells.claim_scope.cells.get(WORDS, ())
+    }
+    keys = [[(one.who, task) for one in placed] for task in found.tasks]
+    if len(placed) < 2 or any(key not in there for pair in keys for key in pair):
+        return ""
+    groups = tuple(CellGroup((there[one],), (there[other],)) for one, other in keys)
+    first, second = (one.name for one in placed)
+    difference = judge_comparison(
+        ClaimComparison((), first, second, "higher", groups), WORDS, ClaimBound(), cells
+    ).difference
+    if difference is None or difference.value is None:
+        return ""
+    d = difference
+    span = ""
+    if d.low is not None and d.high is not None:
+        low, high = (d.low, d.high) if difference.value >= 0 else (-d.high, -d.low)
+        span = f", 95% interval {low:.2f} to {high:.2f}"
+    by = f"{abs(difference.value):.2f} words a text{span}, p {format_p_value(d.p) or 'unknown'}"
+    if (side := side_of_bound(d, d.p)) == "undecided":
+        return f"Words needed do not tell {first} from {second} yet: {by}.{_texts_needed(d, len(found.attacks))}"
+    easier, harder = (second, first) if side == "higher" else (first, second)
+    return f"{easier} is easier to fool than {harder}: it takes fewer words, by {by}."
 
 
-def _pairs(
-    placed: Sequence[Contestant], own: Mapping[Contestant, Mapping[tuple[str, str], CellOf]], cells: Cells
-) -> list[Pair]:
-    found = []
-    for one, other in combinations(placed, 2):
-        groups = tuple(Group((own[one][key],), (own[other][key],)) for key in own[one])
-        judged = judge(Comparison((), one.encoder, other.encoder, "higher", groups), METRIC, Bound(), cells)
-        found.append((one, other, judged.difference or Difference(None, 0)))
-    corrected = holm([difference.p for *_, difference in found])
-    return [Pair(*pair, p) for pair, p in zip(found, corrected, strict=True)]
+def _first_obstacle(own_cells: Sequence[CellOf], cells: RunCells) -> str:
+    obstacles = (cells.obstacle(cell, METRIC) for cell in own_cells)
+    return next((reason for reason in obstacles if reason is not None), "")
 
 
-def _mean(own: Sequence[CellOf], metric: str, cells: Cells) -> Difference | None:
+def _compare_pairs(
+    placed: Sequence[Contestant],
+    cells_by_contestant: Mapping[Contestant, Mapping[tuple[str, str], CellOf]],
+    cells: RunCells,
+) -> list[ContestantPair]:
+    differences = []
+    for first, second in combinations(placed, 2):
+        groups = tuple(
+            CellGroup((cells_by_contestant[first][key],), (cells_by_contestant[second][key],))
+            for key in cells_by_contestant[first]
+        )
+        claim_estimate = judge_comparison(
+            ClaimComparison((), first.encoder, second.encoder, "higher", groups), METRIC, ClaimBound(), cells
+        )
+        differences.append((first, second, claim_estimate.difference or DifferenceEstimate(None, 0)))
+    corrected = correct_by_holm([difference.p for *_, difference in differences])
+    return [ContestantPair(*pair, p) for pair, p in zip(differences, corrected, strict=True)]
+
+
+def _mean_of_cells(own_cells: Sequence[CellOf], metric: str, cells: RunCells) -> DifferenceEstimate | None:
     """Return the mean of cells, and its interval; None where one of them is not done."""
-    if any((why := cells.obstacle(cell, metric)) is not None and "is not done" in why for cell in own):
+    # A flag bars a contestant from a place, but its number is shown; without a record there is none.
+    obstacles = (cells.obstacle(cell, metric) for cell in own_cells)
+    if any(reason is not None and "is not done" in reason for reason in obstacles):
         return None
-    groups = tuple(Group((cell,)) for cell in own)
-    return estimate(Comparison((), "", "", "higher", groups), metric, Bound(), cells).difference
+    groups = tuple(CellGroup((cell,)) for cell in own_cells)
+    return estimate_comparison(ClaimComparison((), "", "", "higher", groups), metric, ClaimBound(), cells).difference
 
 
-def _share(own: Sequence[CellOf], metric: str, cells: Cells) -> float | None:
-    found = _mean(own, metric, cells)
-    return found.value if found is not None else None
+def _mean_value(own_cells: Sequence[CellOf], metric: str, cells: RunCells) -> float | None:
+    return _value_of(_mean_of_cells(own_cells, metric, cells))
 
 
-def _value(found: Difference | None) -> float:
-    return found.value if found is not None and found.value is not None else -1.0
+def _value_of(mean: DifferenceEstimate | None) -> float | None:
+    return mean.value if mean is not None else None
 
 
-def spoken(attack: str) -> str:
+def _has_value(difference: DifferenceEstimate | None) -> bool:
+    return difference is not None and difference.value is not None
+
+
+def _value_or_lowest(difference: DifferenceEstimate | None) -> float:
+    return difference.value if difference is not None and difference.value is not None else -1.0
+
+
+def display_attack(attack: str) -> str:
     """Return what an attack is called in a ranking."""
-    return SPOKEN.get(attack, attack)
+    return ATTACK_NAMES.get(attack, attack)
 
 
-def table(results: Results) -> Table:
+def build_table(results: Results) -> Table:
     """Lay out a ranking: a row for each contestant, the hardest to fool first."""
-    found = ranking(results)
-    decided = any(one.above for one in found.entries)
-    rows: list[tuple[Entry, ...]] = []
-    for one in found.entries:
-        value = one.value or Difference(None, 0)
-        mean = Number(value.value, True, value.n, value.low, value.high, best=decided and one.place == 1)
-        rest = (None if share is None else Number(share, True) for share in (one.clean, *one.by_attack.values()))
-        clean, *attacks = rest
-        rows.append((one.name, str(one.place or "–"), mean, clean, *attacks, _verdict(one, len(found.entries))))
+    model_ranking = rank_models(results)
+    decided = any(contestant.above for contestant in model_ranking.entries)
+    rows: list[tuple[TableEntry, ...]] = []
+    for contestant in model_ranking.entries:
+        value = contestant.value or DifferenceEstimate(None, 0)
+        mean = Number(value.value, True, value.n, value.low, value.high, best=decided and contestant.place == 1)
+        values = (
+            None if share is None else Number(share, True)
+            for share in (_value_of(contestant.clean), *contestant.by_attack.values())
+        )
+        clean, *attacks = values
+        rows.append(
+            (
+                contestant.name,
+                contestant.place,
+                mean,
+                clean,
+                *attacks,
+                _describe_above(contestant, len(model_ranking.entries)),
+            )
+        )
     return Table(
         metric="ranks",
-        header=("Model", "Place", "Under attack", "Clean", *map(spoken, found.attacks), "Harder to fool than"),
+        header=(
+            "Model",
+            "Place",
+            "Under attack",
+            "Clean",
+            *map(display_attack, model_ranking.attacks),
+            "Harder to fool than",
+        ),
         rows=tuple(rows),
-        cells=tuple(_cells(found)),
-        notes=tuple(_notes(found)),
+        cells=tuple(_cell_fields(model_ranking)),
+        notes=tuple(_build_notes(model_ranking)),
         interval="95% intervals over texts.",
         flags=results.flags.listed(job for job in results.plan.attacks),
         about=Meaning(
@@ -233,32 +318,32 @@ def table(results: Results) -> Table:
     )
 
 
-def _verdict(one: Ranked, total: int) -> str:
-    if one.place is None:
-        return f"not ranked: {one.why.rpartition(' is ')[2] or 'no value'}"
-    if len(one.above) > NAMED:
-        return f"{len(one.above)} of the other {total - 1}"
-    return ", ".join(one.above) or "none of them"
+def _describe_above(contestant: RankedContestant, total: int) -> str:
+    if contestant.place is None:
+        return f"not ranked: {contestant.why.rpartition(' is ')[2] or 'no value'}"
+    if len(contestant.above) > MAX_NAMED:
+        return f"{len(contestant.above)} of the other {total - 1}"
+    return ", ".join(contestant.above) or "none of them"
 
 
-def _cells(found: Ranking) -> list[dict[str, object]]:
-    told: list[dict[str, object]] = []
-    names = {one.who: one.name for one in found.entries}
-    for one in found.entries:
-        value = one.value or Difference(None, 0)
-        told.append(
+def _cell_fields(model_ranking: ModelRanking) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    names = {contestant.who: contestant.name for contestant in model_ranking.entries}
+    for contestant in model_ranking.entries:
+        value = contestant.value or DifferenceEstimate(None, 0)
+        rows.append(
             {
-                "encoder": one.who.encoder,
-                "finetune": one.who.finetune or None,
-                "place": one.place,
+                "encoder": contestant.who.encoder,
+                "finetune": contestant.who.finetune or None,
+                "place": contestant.place,
                 "value": value.value,
                 "low": value.low,
                 "high": value.high,
                 "n": value.n,
-                "clean": one.clean,
-                **{f"under {attack}": share for attack, share in one.by_attack.items()},
-                "above": list(one.above),
-                "why": one.why or None,
+                "clean": _value_of(contestant.clean),
+                **{f"under {attack}": share for attack, share in contestant.by_attack.items()},
+                "above": list(contestant.above),
+                "why": contestant.why or None,
                 "pairs": [
                     {
                         "other": names[pair.other],
@@ -269,24 +354,26 @@ def _cells(found: Ranking) -> list[dict[str, object]]:
                         "p_holm": pair.p,
                         "verdict": pair.verdict,
                     }
-                    for pair in found.pairs
-                    if pair.one == one.who
+                    for pair in model_ranking.pairs
+                    if pair.one == contestant.who
                 ],
             }
         )
-    return told
+    return rows
 
 
-def _notes(found: Ranking) -> list[str]:
-    said = []
-    if len(found.pairs):
-        said.append(
-            f"{found.sentence} Places: one more than the number of models that are significantly harder to fool "
-            f"(text by text, {correction(len(found.pairs), 'this ranking')}). It is of these weights: another training "
-            "may give others."
+def _build_notes(model_ranking: ModelRanking) -> list[str]:
+    notes = []
+    if len(model_ranking.pairs):
+        notes.append(
+            f"{model_ranking.sentence} Places: one more than the number of models that are significantly harder to "
+            f"fool (text by text, {describe_correction(len(model_ranking.pairs), 'this ranking')}). It is of these "
+            "weights: another training may give others."
         )
-    if several := [name for name, many in (("tasks", found.tasks), ("attacks", found.attacks)) if len(many) > 1]:
-        said.append(f"All numbers are means over the {' and '.join(several)}, which count alike.")
-    if left := [one.name for one in found.entries if one.place is None]:
-        said.append(f"Not ranked, since their numbers decide nothing: {', '.join(left)}.")
-    return said
+    if plural := [
+        name for name, labels in (("tasks", model_ranking.tasks), ("attacks", model_ranking.attacks)) if len(labels) > 1
+    ]:
+        notes.append(f"All numbers are means over the {' and '.join(plural)}, which count alike.")
+    if unplaced := [contestant.name for contestant in model_ranking.entries if contestant.place is None]:
+        notes.append(f"Not ranked, since their numbers decide nothing: {', '.join(unplaced)}.")
+    return notes

@@ -1,7 +1,7 @@
 """Asks a function or an endpoint: texts in, probabilities out; and asks some texts twice, to see that it is steady.
 
 One text in EVERY is asked again, one of the probe goes with each request of several texts
-(`rbench.system.asking.Canaries`), and the whole probe is asked after a pause, and when a job begins and ends.
+(`rbench.system.asking.CanaryTexts`), and the whole probe is asked after a pause, and when a job begins and ends.
 
 rbench sees no weights behind it. In a job's key stands what the user says of it, and a fingerprint: the answers to the
 probe, fixed texts of ours that tell one classifier from another. Many of them are mixed or odd, because classifiers
@@ -23,18 +23,18 @@ from numpy.typing import NDArray
 from rbench.errors import AnswerError, JobError, ModelChangedError, ResourceError
 from rbench.masking import masked
 from rbench.schema.victims import Origin, VictimSpec
-from rbench.system.asking import Canaries
+from rbench.system.asking import CanaryTexts
 from rbench.victims.scores import Row
 
 Text = tuple[str, ...]
 
-Asks = Callable[[Sequence[Text]], list[Row | AnswerError]]
+AskFunction = Callable[[Sequence[Text]], list[Row | AnswerError]]
 
-EVERY = 50
+ASK_AGAIN_EVERY = 50
 """One text in as many is asked again."""
-PAUSE = 60.0
+PAUSE_BEFORE_PROBE = 60.0
 """Seconds without a question after which the probe is asked again."""
-KEPT = 256
+MAX_KEPT = 256
 """Texts whose answers are kept to be compared."""
 DIGITS = 2
 """Decimals of probabilities in the fingerprint, so that another machine's last bits do not change it."""
@@ -61,7 +61,7 @@ def probe_texts(columns: int) -> list[tuple[str, ...]]:
     return [tuple(_SENTENCES[(i + j) % n] for j in range(columns)) for i in range(n)]
 
 
-class Answers:
+class AnswerClient:
     """A classifier of which only the answers are known. Several threads may ask an endpoint at once.
 
     Args:
@@ -78,7 +78,7 @@ class Answers:
         spec: VictimSpec,
         labels: Sequence[str],
         columns: int,
-        ask: Asks,
+        ask: AskFunction,
         pooled: int,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
@@ -92,7 +92,7 @@ class Answers:
         """The first answer to the probe's first text, where the probe was not asked."""
         self._since, self._last = 0, time.monotonic()
         endpoint = spec.endpoint if spec.tolerance < 1 else None
-        self._canaries = Canaries(len(_SENTENCES), endpoint.batch_size if endpoint is not None else 1)
+        self._canaries = CanaryTexts(len(_SENTENCES), endpoint.batch_size if endpoint is not None else 1)
         self._random = random.Random(0)  # one of its own: the global one belongs to attacks
 
     def __call__(self, texts: Sequence[Text]) -> NDArray[np.float64]:
@@ -113,45 +113,47 @@ class Answers:
             JobError: it failed as a whole.
             ModelChangedError: it answered a text twice and not alike.
         """
-        wanted = list(texts)
+        asked_texts = list(texts)
         with self._lock:
-            paused, self._last = time.monotonic() - self._last > PAUSE, time.monotonic()
+            paused, self._last = time.monotonic() - self._last > PAUSE_BEFORE_PROBE, time.monotonic()
         if paused and self.spec.tolerance < 1 and self._probed:
             self.check()
         with self._lock:
-            self._since += len(wanted)
-            count = min(self._since // EVERY, len(self._known)) if self.spec.tolerance < 1 else 0
-            self._since -= count * EVERY
-            again = self._random.sample(self._known, count)
-        rows = self._accompanied([*wanted, *(text for text, _ in again)])
-        for (text, before), now in zip(again, rows[len(wanted) :], strict=True):
-            self._compare(text, before, now)
+            self._since += len(asked_texts)
+            count = min(self._since // ASK_AGAIN_EVERY, len(self._known)) if self.spec.tolerance < 1 else 0
+            self._since -= count * ASK_AGAIN_EVERY
+            repeated = self._random.sample(self._known, count)
+        # Together with the new texts, so that what is compared comes from the model that answers these.
+        rows = self._ask_with_canaries([*asked_texts, *(text for text, _ in repeated)])
+        for (text, first), second in zip(repeated, rows[len(asked_texts) :], strict=True):
+            self._compare(text, first, second)
         with self._lock:
-            for text, row in zip(wanted, rows, strict=False):
+            for text, row in zip(asked_texts, rows, strict=False):
                 self._keep(text, row)
-        return rows[: len(wanted)]
+        return rows[: len(asked_texts)]
 
-    def _accompanied(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
+    def _ask_with_canaries(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
         """Ask, with one of the probe's texts in each request of several, whose answer must be that of the first time.
 
         Nothing is returned of answers beside one that is not.
         """
         if not self._canaries.fit:
             return self._named(texts)
-        probe, room = probe_texts(self.columns), self._canaries.room
-        parts = [list(texts[start : start + room]) for start in range(0, len(texts), room)]
+        probe, texts_a_request = probe_texts(self.columns), self._canaries.room
+        parts = [list(texts[start : start + texts_a_request]) for start in range(0, len(texts), texts_a_request)]
         # Before the whole probe was asked, no answer but that to its first text becomes known.
-        turns = [self._canaries.next() if self._probed else 0 for _ in parts]
-        sent = [text for part, turn in zip(parts, turns, strict=True) for text in (*part, probe[turn])]
-        rows, found = iter(self._named(sent)), []
-        for part, turn in zip(parts, turns, strict=True):
-            found += [next(rows) for _ in part]
-            if not isinstance(now := next(rows), AnswerError):
+        probe_numbers = [self._canaries.next() if self._probed else 0 for _ in parts]
+        sent = [text for part, turn in zip(parts, probe_numbers, strict=True) for text in (*part, probe[turn])]
+        rows, answered = iter(self._named(sent)), []
+        for part, turn in zip(parts, probe_numbers, strict=True):
+            answered += [next(rows) for _ in part]
+            now = next(rows)
+            if not isinstance(now, AnswerError):
                 with self._lock:
                     self._first = now if self._first is None else self._first
                     before = self._probed[turn] if self._probed else self._first
                 self._compare(probe[turn], before, now)
-        return found
+        return answered
 
     def check(self) -> NDArray[np.float64]:
         """Ask the probe's texts one by one, and all again in the opposite order. Return the probabilities (n, labels).
@@ -163,18 +165,19 @@ class Answers:
             ResourceError: it failed, or an answer cannot be used.
             ModelChangedError: the answers to a text differ.
         """
-        wanted = probe_texts(self.columns)
+        probe = probe_texts(self.columns)
         try:
-            first = np.concatenate([self._checked(self._named([text])) for text in wanted])
-            for earlier in (self._probed or first, self._checked(self._named(wanted[::-1]))[::-1]):
-                for text, before, now in zip(wanted, earlier, first, strict=True):
+            first = np.concatenate([self._checked(self._named([text])) for text in probe])
+            for earlier in (self._probed or first, self._checked(self._named(probe[::-1]))[::-1]):
+                for text, before, now in zip(probe, earlier, first, strict=True):
                     self._compare(text, before, now)
         except ModelChangedError:
             raise
         except JobError as error:
             raise ResourceError(str(error)) from error.__cause__
-        for text, row in zip(wanted, first, strict=True) if not self._probed else ():
+        for text, row in zip(probe, first, strict=True) if not self._probed else ():
             self._keep(text, row)
+        # The first check stays the reference, so that many small drifts within the tolerance are noticed, too.
         self._probed = self._probed or list(first)
         return first
 
@@ -196,20 +199,22 @@ class Answers:
         for i, (text, row) in enumerate(zip(texts, rows, strict=True)):
             if isinstance(row, AnswerError):
                 # A server may send lone surrogates, which no file can hold.
-                said = masked(str(row).encode("utf-8", "backslashreplace").decode())
-                named = AnswerError(f"victim {self.name}, asked for {shown(text)}: {' '.join(said.split())}")
-                named.__cause__ = row.__cause__
-                rows[i] = named
+                message = masked(str(row).encode("utf-8", "backslashreplace").decode())
+                named_error = AnswerError(
+                    f"victim {self.name}, asked for {quote_text(text)}: {' '.join(message.split())}"
+                )
+                named_error.__cause__ = row.__cause__
+                rows[i] = named_error
         return rows
 
     def _keep(self, text: Text, row: Row | AnswerError) -> None:
         """Keep an answer, in place of any other once there are KEPT."""
         if isinstance(row, AnswerError):
             return
-        if len(self._known) < KEPT:
+        if len(self._known) < MAX_KEPT:
             self._known.append((text, row))
-        elif self._random.random() < 1 / EVERY:
-            self._known[self._random.randrange(KEPT)] = (text, row)
+        elif self._random.random() < 1 / ASK_AGAIN_EVERY:
+            self._known[self._random.randrange(MAX_KEPT)] = (text, row)
 
     def _compare(self, text: Text, before: Row, now: Row | AnswerError) -> None:
         if isinstance(now, AnswerError):
@@ -218,7 +223,7 @@ class Answers:
         worst = int(gaps.argmax())
         if gaps[worst] > self.spec.tolerance:
             raise ModelChangedError(
-                f"victim {self.name} answered {shown(text)} twice and not alike: the probability of "
+                f"victim {self.name} answered {quote_text(text)} twice and not alike: the probability of "
                 f"{self.labels[worst]} was {before[worst]:.6g} and then {now[worst]:.6g}. If something in it is drawn "
                 "at random, switch that off (`model.eval()`). If another model was put behind it, give it another "
                 "`version` and run again; if several servers stand behind it, make them alike. If its rounding depends "
@@ -226,7 +231,7 @@ class Answers:
             )
 
 
-def shown(text: Text) -> str:
+def quote_text(text: Text) -> str:
     """Return a text for a message."""
     joined = " | ".join(text)
     return repr(joined if len(joined) <= 200 else joined[:200] + "...")

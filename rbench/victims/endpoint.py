@@ -1,7 +1,7 @@
 """Asks a classifier over HTTP: several requests at once (`rbench.system.asking`).
 
-A `Template` fills texts into the body of a request, and `rows_at` finds scores in an answer. `rbench.schema.Endpoint`
-says what both mean.
+A `RequestTemplate` fills texts into the body of a request, and `find_rows` finds scores in an answer.
+`rbench.schema.Endpoint` says what both mean.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rbench.config.registry import unknown
+from rbench.config.registry import unknown_message
 from rbench.errors import AnswerError, SuiteError
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
-from rbench.system.asking import Parallel, Poster, connected
-from rbench.victims.answers import Answers, Text, probe_texts
-from rbench.victims.scores import Reader, Row, is_row, shown
+from rbench.system.asking import HttpPoster, ParallelAsker, connect
+from rbench.victims.answers import AnswerClient, Text, probe_texts
+from rbench.victims.scores import Row, ScoreReader, is_single_row, shorten
 
+# Part of the key of every job that asks a classifier (config/versions.py): raise it if an answer is read otherwise. All
+# such jobs are then run anew, which asks the server for every text again.
 VERSION = 1
 
-LEAST_POOLED = 64
+MIN_POOLED = 64
 """Examples that are attacked at once, at least."""
 
 HOLE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 
 
-def open_endpoint(spec: VictimSpec, task: TaskSpec) -> Answers:
+def open_endpoint(spec: VictimSpec, task: TaskSpec) -> AnswerClient:
     """Prepare to ask the server of a victim. Nothing is sent yet.
 
     Raises:
@@ -37,50 +39,52 @@ def open_endpoint(spec: VictimSpec, task: TaskSpec) -> Answers:
     assert spec.endpoint is not None
     endpoint = spec.endpoint
     try:
-        template = Template(endpoint.body, task.columns, endpoint.batch_size)
+        template = RequestTemplate(endpoint.body, task.columns, endpoint.batch_size)
     except SuiteError as error:
         raise SuiteError(f"victim {spec.name}: {error}") from None
-    poster = connected(endpoint, f"victim {spec.name}")
-    reader = Reader(task.labels, spec.labels, spec.scores, in_task_order=False)
-    asked = _Asked(spec, template, reader, poster, len(task.columns))
+    poster = connect(endpoint, f"victim {spec.name}")
+    reader = ScoreReader(task.labels, spec.labels, spec.scores, in_task_order=False)
+    requests = _EndpointRequests(spec, template, reader, poster, len(task.columns))
     # Examples wait for each other after each request, so there are several for each request under way.
-    pooled = max(LEAST_POOLED, 4 * endpoint.concurrency)
-    return Answers(spec, task.labels, len(task.columns), asked, pooled, asked.stop)
+    pooled = max(MIN_POOLED, 4 * endpoint.concurrency)
+    return AnswerClient(spec, task.labels, len(task.columns), requests, pooled, requests.stop)
 
 
-class _Asked:
+class _EndpointRequests:
     """Asks for many texts at once, in requests of `batch_size`."""
 
-    def __init__(self, spec: VictimSpec, template: Template, reader: Reader, poster: Poster, columns: int) -> None:
+    def __init__(
+        self, spec: VictimSpec, template: RequestTemplate, reader: ScoreReader, poster: HttpPoster, columns: int
+    ) -> None:
         assert spec.endpoint is not None
         self.spec, self.endpoint, self.template, self.reader = spec, spec.endpoint, template, reader
         self.poster, self.columns = poster, columns
-        self._parallel = Parallel(self.endpoint.concurrency)
+        self._parallel = ParallelAsker(self.endpoint.concurrency)
         self.stop = self._parallel.stop
 
     def __call__(self, texts: Sequence[Text]) -> list[Row | AnswerError]:
         size = self.endpoint.batch_size
-        return self._parallel([texts[start : start + size] for start in range(0, len(texts), size)], self._request)
+        return self._parallel([texts[start : start + size] for start in range(0, len(texts), size)], self._ask_batch)
 
-    def _request(self, texts: Sequence[Text], stop: threading.Event) -> list[Row | AnswerError]:
+    def _ask_batch(self, texts: Sequence[Text], stop: threading.Event) -> list[Row | AnswerError]:
         """Return a row for each text of one request, or why it has none."""
-        url, harmless = self.endpoint.url, self.template.fill(probe_texts(self.columns)[:1])
-        who, kept = f"victim {self.spec.name}: {url}", "Examples that are stored stay"
+        url, probe_request = self.endpoint.url, self.template.fill(probe_texts(self.columns)[:1])
+        sender, kept_note = f"victim {self.spec.name}: {url}", "Examples that are stored stay"
         try:
-            answer = self.poster.ask(self.template.fill(texts), harmless, stop, who=who, kept=kept)
-            return [self.reader.tried(raw) for raw in rows_at(self.endpoint.path, answer, len(texts))]
+            answer = self.poster.ask(self.template.fill(texts), probe_request, stop, who=sender, kept=kept_note)
+            return [self.reader.read_or_error(raw) for raw in find_rows(self.endpoint.path, answer, len(texts))]
         except AnswerError as error:
             failed = error
-        except RecursionError:
-            failed = AnswerError(f"{url} gave an answer that is nested too deeply")
+        except (RecursionError, OverflowError) as error:  # nested too deeply, or a number beyond all floats
+            failed = AnswerError(f"the answer of {url} cannot be read: {error}")
         if len(texts) == 1:
             return [failed]
         # One of them may be to blame. Halves, as for vectors, would need fewer requests. But an answer may be wrong in
         # its number of rows alone, which could fit a half by chance. The answer to a single text cannot be misread so.
-        return [row for text in texts for row in self._request([text], stop)]
+        return [row for text in texts for row in self._ask_batch([text], stop)]
 
 
-class Template:
+class RequestTemplate:
     """The body of requests.
 
     Args:
@@ -94,35 +98,37 @@ class Template:
 
     def __init__(self, body: Any, columns: Sequence[str], batch_size: int = 1) -> None:
         self.body, self.columns, self.several = body, tuple(columns), batch_size > 1
-        names = set(_holes(body))
-        for name in sorted(names - {"text", "texts", *self.columns}):
-            raise SuiteError(f"`body`: {unknown('name in braces', name, ['text', 'texts', *columns])}")
-        if not names & {"text", "texts"} and (missing := [one for one in columns if one not in names]):
+        holes = set(_find_holes(body))
+        for name in sorted(holes - {"text", "texts", *self.columns}):
+            raise SuiteError(f"`body`: {unknown_message('name in braces', name, ['text', 'texts', *columns])}")
+        missing = [name_of_column for name_of_column in columns if name_of_column not in holes]
+        if missing and not holes & {"text", "texts"}:
             wanted = " and ".join(f"{{{column}}}" for column in missing)
             raise SuiteError(f"`body` does not send {wanted}; write it, or {{text}} or {{texts}}, where the text goes")
+        # Once with empty texts: a hole that cannot be filled is found when the suite is read, not at the first request.
         self.fill([tuple("" for _ in columns)] * (2 if self.several else 1))
 
     def fill(self, texts: Sequence[Text]) -> Any:
         """Return the JSON of a request with these texts."""
-        return self._filled(self.body, list(texts), whole=True)
+        return self._fill_node(self.body, list(texts), whole=True)
 
-    def _filled(self, node: Any, texts: list[Text], whole: bool) -> Any:
+    def _fill_node(self, node: Any, texts: list[Text], whole: bool) -> Any:
         """Fill one node. `whole`: for all texts of the request; otherwise for the only one of `texts`."""
         if isinstance(node, Mapping):
-            return {key: self._filled(value, texts, whole) for key, value in node.items()}
+            return {key: self._fill_node(value, texts, whole) for key, value in node.items()}
         if isinstance(node, list):
-            if whole and len(node) == 1 and set(_holes(node)) - {"texts"}:
-                return [self._filled(node[0], [text], whole=False) for text in texts]
-            return [self._filled(entry, texts, whole) for entry in node]
-        return self._string(node, texts, whole and self.several) if isinstance(node, str) else node
+            if whole and len(node) == 1 and set(_find_holes(node)) - {"texts"}:
+                return [self._fill_node(node[0], [text], whole=False) for text in texts]
+            return [self._fill_node(entry, texts, whole) for entry in node]
+        return self._fill_string(node, texts, whole and self.several) if isinstance(node, str) else node
 
-    def _string(self, node: str, texts: list[Text], several: bool) -> Any:
-        alone = HOLE.fullmatch(node)
-        if alone is None or alone[1]:
+    def _fill_string(self, node: str, texts: list[Text], several: bool) -> Any:
+        only_hole = HOLE.fullmatch(node)
+        if only_hole is None or only_hole[1]:
             return HOLE.sub(lambda hole: self._part(hole, texts, several, node), node)
-        if several or alone[2] == "texts":
-            return [self._value(alone[2], text) for text in texts]
-        return self._value(alone[2], texts[0])
+        if several or only_hole[2] == "texts":
+            return [self._value(only_hole[2], text) for text in texts]
+        return self._value(only_hole[2], texts[0])
 
     def _part(self, hole: re.Match[str], texts: list[Text], several: bool, node: str) -> str:
         if hole[1]:
@@ -142,51 +148,50 @@ class Template:
         return text[0] if len(text) == 1 else list(text)
 
 
-def rows_at(path: str, answer: Any, count: int) -> list[Any]:
+def find_rows(path: str, answer: Any, count: int) -> list[Any]:
     """Return the scores of each of `count` texts, as they are, from the answer to a request.
 
     Raises AnswerError where the path leads nowhere, or to another number of rows.
     """
     steps = path.split(".") if path else []
-    found = _walked(answer, steps, [])
-    if count == 1 and (is_row(found) or isinstance(found, str)):
-        return [found]
-    if isinstance(found, list) and len(found) == count:
-        return found
-    what = f"a list of {len(found)}" if isinstance(found, list) else type(found).__name__
+    node = _follow_path(answer, steps, [])
+    if count == 1 and (is_single_row(node) or isinstance(node, str)):
+        return [node]
+    if isinstance(node, list) and len(node) == count:
+        return node
+    what = f"a list of {len(node)}" if isinstance(node, list) else type(node).__name__
     where = f"at `path: {path}`" if path else "(no `path` is given)"
     raise AnswerError(
-        f"it answered {what} {where} to {count} text{'s' * (count > 1)}, not the scores of each: {shown(repr(found))}"
+        f"it answered {what} {where} to {count} text{'s' * (count > 1)}, not the scores of each: {shorten(repr(node))}"
     )
 
 
-def _walked(node: Any, steps: Sequence[str], gone: list[str]) -> Any:
+def _follow_path(node: Any, steps: Sequence[str], steps_taken: list[str]) -> Any:
     if not steps:
         return node
-    step, rest = steps[0], steps[1:]
+    step, steps_left = steps[0], steps[1:]
     if step == "*" and isinstance(node, list):
-        return [_walked(entry, rest, [*gone, step]) for entry in node]
+        return [_follow_path(entry, steps_left, [*steps_taken, step]) for entry in node]
     if isinstance(node, Mapping) and step in node:
-        return _walked(node[step], rest, [*gone, step])
+        return _follow_path(node[step], steps_left, [*steps_taken, step])
     if isinstance(node, list) and step.isdecimal() and int(step) < len(node):
-        return _walked(node[int(step)], rest, [*gone, step])
-    where = f"below {'.'.join(gone)}" if gone else "in the answer"
-    there = (
-        f"a mapping of {', '.join(map(str, list(node)[:20])) or 'nothing'}"
-        if isinstance(node, Mapping)
-        else f"a list of {len(node)}"
-        if isinstance(node, list)
-        else shown(repr(node))
-    )
-    raise AnswerError(f"`path` asks for {step} {where}, and there is {there}")
+        return _follow_path(node[int(step)], steps_left, [*steps_taken, step])
+    where = f"below {'.'.join(steps_taken)}" if steps_taken else "in the answer"
+    if isinstance(node, Mapping):
+        found_text = f"a mapping of {', '.join(map(str, list(node)[:20])) or 'nothing'}"
+    elif isinstance(node, list):
+        found_text = f"a list of {len(node)}"
+    else:
+        found_text = shorten(repr(node))
+    raise AnswerError(f"`path` asks for {step} {where}, and there is {found_text}")
 
 
-def _holes(node: Any) -> Iterator[str]:
+def _find_holes(node: Any) -> Iterator[str]:
     if isinstance(node, str):
         yield from (hole[2] for hole in HOLE.finditer(node) if hole[2])
     elif isinstance(node, Mapping):
         for value in node.values():
-            yield from _holes(value)
+            yield from _find_holes(value)
     elif isinstance(node, list):
         for entry in node:
-            yield from _holes(entry)
+            yield from _find_holes(entry)

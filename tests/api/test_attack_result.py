@@ -7,35 +7,14 @@ import re
 
 import pytest
 
-from rbench.api.results import SHOWN, AttackResult, html_marked
-from rbench.schema import Outcome, TaskSpec
+from rbench.api.results import EXAMPLES_SHOWN, html_marked
+from rbench.schema import TaskSpec
 from rbench.tables.frame import _DTYPES
-
-TASK = TaskSpec(name="texts", kind="single", columns=("text",), labels=("negative", "positive"))
-
-
-def outcome(i: int, status: str, **more: object) -> Outcome:
-    fields = {"original": ("a good film",), "label": 1, "original_prediction": 1, "num_queries": 10, "num_words": 3}
-    if status == "succeeded":
-        fields |= {"perturbed": ("a <b>fine</b> film",), "perturbed_prediction": 0, "num_words_changed": 1}
-        fields |= {"perturbed_share": 1 / 3}
-    return Outcome.model_validate({"example_id": str(i), "status": status, **fields, **more})
-
-
-def result(*outcomes: Outcome, task: TaskSpec = TASK) -> AttackResult:
-    return AttackResult("mine", "pwws", task, 0, "mini", outcomes, 1.0)
-
-
-MIXED = result(
-    outcome(0, "succeeded"),
-    outcome(1, "failed", num_queries=30),
-    outcome(2, "skipped", original_prediction=0),
-    outcome(3, "errored", error="T\nValueError: x"),
-)
+from tests.api.builders import MIXED_RESULT, make_outcome, make_result
 
 
 def test_the_summary_counts() -> None:
-    (row,) = MIXED.summary.to_dict("records")
+    (row,) = MIXED_RESULT.summary.to_dict("records")
     assert {"victim": "mine", "attack": "pwws", "n": 2, "asr": 0.5, "queries": 20.0}.items() <= row.items()
     assert row["clean"] == pytest.approx(2 / 3) and row["aua"] == pytest.approx(1 / 3)
     assert row["perturbed"] == pytest.approx(1 / 3)
@@ -45,7 +24,7 @@ def test_the_summary_counts() -> None:
 
 
 def test_the_frame_has_a_row_for_each_text_and_the_columns_of_runs() -> None:
-    frame = MIXED.frame
+    frame = MIXED_RESULT.frame
     assert list(frame.status) == ["succeeded", "failed", "skipped", "errored"]
     assert list(frame.label_name) == ["positive"] * 4 and frame.perturbed_name[0] == "negative"
     assert frame.original_name[2] == "negative" and frame.original[0] == "a good film"
@@ -55,18 +34,18 @@ def test_the_frame_has_a_row_for_each_text_and_the_columns_of_runs() -> None:
 
 
 def test_a_table_for_people() -> None:
-    header, _, row = MIXED.table().splitlines()
+    header, _, row = MIXED_RESULT.table().splitlines()
     cells = dict(zip(*([cell.strip() for cell in line.strip("|").split("|")] for line in (header, row)), strict=True))
     assert cells["ASR %"] == "50.0" and cells["95% interval"] == "9.5 to 90.5" and cells["n"] == "2"
     assert cells["clean %"] == "66.7" and cells["queries"] == "20.0"
 
 
 def test_nothing_attacked_has_no_rate() -> None:
-    assert "–" in result(outcome(0, "skipped", original_prediction=0)).table()
+    assert "–" in make_result(make_outcome(0, "skipped", original_prediction=0)).table()
 
 
 def test_html_marks_the_words_that_changed_and_escapes_them() -> None:
-    shown = MIXED._repr_html_()
+    shown = MIXED_RESULT._repr_html_()
     assert "<b>fine" not in shown and "&lt;b&gt;fine&lt;/b&gt;" in shown
     assert re.search(r"<del[^>]*>good</del> <ins[^>]*>&lt;b&gt;fine&lt;/b&gt;</ins> film", shown)
     assert "positive → negative" in shown and "50.0" in shown
@@ -84,20 +63,23 @@ def test_both_texts_can_be_read_off_the_marks() -> None:
 
 
 def test_a_terminal_shows_table_and_changes_without_control_characters() -> None:
-    evil = outcome(0, "succeeded", perturbed=("a \x1b[2J film",))
-    said = repr(result(evil))
+    evil = make_outcome(0, "succeeded", perturbed=("a \x1b[2J film",))
+    said = repr(make_result(evil))
     assert "0 positive -> negative: a [[good]] -> [[\\x1b[2J]] film" in said and "\x1b" not in said
-    assert said.startswith(result(evil).table())
+    assert said.startswith(make_result(evil).table())
 
 
 def test_many_examples_are_cut_and_it_says_so() -> None:
-    many = result(*(outcome(i, "succeeded") for i in range(SHOWN + 1)))
-    assert f"{SHOWN} of {SHOWN + 1} are shown" in repr(many) and f"{SHOWN} of {SHOWN + 1}" in many._repr_html_()
-    assert many._repr_html_().count("<del") == SHOWN
+    many = make_result(*(make_outcome(i, "succeeded") for i in range(EXAMPLES_SHOWN + 1)))
+    assert (
+        f"{EXAMPLES_SHOWN} of {EXAMPLES_SHOWN + 1} are shown" in repr(many)
+        and f"{EXAMPLES_SHOWN} of {EXAMPLES_SHOWN + 1}" in many._repr_html_()
+    )
+    assert many._repr_html_().count("<del") == EXAMPLES_SHOWN
 
 
 def test_pairs_are_shown_by_column() -> None:
     task = TaskSpec(name="texts", kind="pair", columns=("q", "<a>"), labels=("no", "yes"))
-    pair = outcome(0, "succeeded", original=("a", "b c"), perturbed=("a", "b d"))
-    shown = result(pair, task=task)._repr_html_()
+    pair = make_outcome(0, "succeeded", original=("a", "b c"), perturbed=("a", "b d"))
+    shown = make_result(pair, task=task)._repr_html_()
     assert "<b>q:</b> a<br>" in shown and "<b>&lt;a&gt;:</b> b " in shown

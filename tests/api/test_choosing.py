@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,24 +11,42 @@ import pytest
 
 from rbench import api
 from rbench.api import choosing, evaluating
-from rbench.api.composing import Composed
-from rbench.api.contestants import Model
+from rbench.api.composing import EvaluationPlan
+from rbench.api.contestants import ContestantModel
+from rbench.api.suites import prepare_run
+from rbench.store.runs import RunStore
 
 SECONDS = {"a": (30.0, 300), "b": (10.0, 200)}
 """How long the fine-tuning of each encoder took, and how many texts it encoded."""
 
 
-def composed(**more: Any) -> Composed:
-    models = [Model("mini-bert-packaged", "encoders", "mini-bert-packaged", english=False)]
-    return Composed(models, ["mini-sentiment"], ("textfooler",), 10, None, None, 0, api.Options(), minutes=2, **more)
+def composed(**more: Any) -> EvaluationPlan:
+    models = [ContestantModel("mini-bert-packaged", "encoders", "mini-bert-packaged", english=False)]
+    return EvaluationPlan(
+        models, ["mini-sentiment"], ("textfooler",), 10, None, None, 0, api.Options(), minutes=2, **more
+    )
 
 
 def test_similarity_and_rankings_are_left_out_where_there_is_no_time() -> None:
     hurried, calm = composed(hurried=True), composed()
     assert "mini-sts" in calm.suites["main"]["evaluate"] and "ranking" in calm.suites and not calm.missing
-    assert [*hurried.suites] == ["main"] and [*hurried.suites["main"]["evaluate"][0]] == ["noise"]
-    assert len(hurried.suites["main"]["evaluate"]) == 1
+    assert [*hurried.suites] == ["main"]
+    # Two-sided robustness asks for label-changing edits only, which take no time beside the attacks.
+    assert [next(iter(measure)) for measure in hurried.suites["main"]["evaluate"]] == ["noise", "two_sided"]
     assert hurried.missing.keys() == {"sts", "ndcg", "ndcg-attacked"}
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_what_was_left_out_stays_out_in_the_same_run(hurried: bool, tmp_path: Path) -> None:
+    """Even where the first texts of the ranking were attacked before."""
+    options = api.Options(out=tmp_path / "run")
+    asked = dataclasses.replace(composed(hurried=hurried), options=options)
+    first = dataclasses.replace(composed(), options=options)
+    for plan, part in ((first, "ranking"), (asked, "main")):
+        prepared = prepare_run(plan.suites[part], plan.where(part))
+        RunStore(prepared.run).write_plan(prepared.plan)
+    chosen = evaluating._before(first, 2)
+    assert chosen is not None and (chosen.n, chosen.attacks, chosen.hurried) == (10, ("textfooler",), hurried)
 
 
 def test_the_time_of_a_text_is_that_of_all_encoders() -> None:
@@ -37,7 +57,7 @@ def test_the_time_of_a_text_is_that_of_all_encoders() -> None:
 
     store: Any = SimpleNamespace(look=look)
     jobs: Any = [*SECONDS]
-    assert choosing.encoding(store, jobs) == pytest.approx(30 / 300 + 10 / 200)
+    assert choosing.seconds_per_text(store, jobs) == pytest.approx(30 / 300 + 10 / 200)
 
 
 @pytest.mark.parametrize(("seconds", "hurried"), [(1.0, False), (3600.0, True)])
@@ -46,15 +66,17 @@ def test_the_time_of_similarity_decides_whether_it_is_there(
 ) -> None:
     asked: list[tuple[str, bool]] = []
 
-    def attacked(plan: Composed, part: str, *_: Any) -> dict[str, choosing.Cost]:
+    def attacked(plan: EvaluationPlan, part: str, *_: Any) -> dict[str, choosing.AttackSeconds]:
         asked.append((part, plan.hurried))
-        return dict.fromkeys(plan.available if part == "main" else ("textfooler",), choosing.Cost(0.1, 0.1))
+        return dict.fromkeys(
+            plan.available_attacks if part == "main" else ("textfooler",), choosing.AttackSeconds(0.1, 0.1)
+        )
 
     monkeypatch.setattr(evaluating, "_before", lambda *_: None)
     monkeypatch.setattr(evaluating, "_attack_first", attacked)
     monkeypatch.setattr(evaluating, "_similarity_seconds", lambda _: seconds)
     receiver: Any = SimpleNamespace(note=lambda text: None)
     known: Any = None
-    chosen = evaluating._timed(composed(), 2.0, receiver, evaluating.time.monotonic(), known)
+    chosen = evaluating._choose_by_time(composed(), 2.0, receiver, evaluating.time.monotonic(), known)
     assert chosen.hurried == hurried
     assert ("ranking" in dict(asked)) == (not hurried)

@@ -1,4 +1,4 @@
-"""`rbench eval`: one model, a card of ten numbers that are those of its RUNs, and a second model judged against it."""
+"""`rbench eval`: one model, a card of numbers that are those of its RUNs, and a second model judged against it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from typer.testing import CliRunner, Result
 import rbench
 from rbench import api
 from rbench.api import composing, contestants
-from rbench.api.card import Card, verdict_of
+from rbench.api.card import Card, verdict_sentence
+from rbench.api.runs import results_of
 from rbench.cli import app
 from rbench.config import load_task
 from rbench.config.registry import Registry
 from rbench.encoders.locate import PACKAGED
 from rbench.errors import ResourceError, SuiteError
-from rbench.plan.rows import Rows
+from rbench.plan.rows import RowCache
+from rbench.verdicts import ranks
 from tests.victims.made import write_classifier
 
 EXISTING = ["--n", "12", "--workers", "1", "--backend", "torch", "--quiet"]
@@ -43,6 +45,18 @@ def gone(texts):
         raise ValueError("the server is gone")
     return predict(texts)
 """
+ORACLES = """
+from rbench.mini.oracle import oracle
+def judge(texts):
+    return [[0.9, 0.1] if oracle("mini-sentiment", [text]) == 0 else [0.2, 0.8] for text in texts]
+def hasty(texts):
+    return [[0.9, 0.1] if "very" in text else scores for text, scores in zip(texts, judge(texts))]
+def easily_fooled(texts):
+    return [scores[:: -1 if sum(text.encode()) % 5 == 0 else 1] for text, scores in zip(texts, judge(texts))]
+def blind(texts):
+    return [[0.9, 0.1] for _ in texts]
+"""
+"""Classifiers that tell the labels well: of two near chance, nothing is compared."""
 MAIN, RANKING = "eval-mini-bert-packaged-mini-sentiment", "eval-mini-bert-packaged-mini-ranking"
 
 
@@ -91,10 +105,38 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 
 
 def test_an_encoder_has_all_ten_numbers(told: dict[str, Any]) -> None:
-    ids = ["clean", "aua-textfooler", "asr-textfooler", "aua-textbugger", "asr-textbugger", "exact", "noise", "sts"]
+    ids = ["clean", "aua-textfooler", "asr-textfooler", "aua-textbugger", "asr-textbugger", "exact"]
+    ids += ["noise", "followed", "two-sided", "sts"]
     assert [one["id"] for one in told["numbers"]] == [*ids, "ndcg", "ndcg-attacked"]
     assert all(one["missing"] is None and len(one["values"]) == 2 for one in told["numbers"])
     assert told["models"] == ["mini-bert-packaged", "simcse-mini-packaged"] and told["n"] == 12
+
+
+def test_a_comparison_begins_with_who_is_easier_to_fool_by_the_words_that_it_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "oracles.py").write_text(ORACLES, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    api.evaluate("oracles:judge", task="mini-sentiment", n=40, compare_to="oracles:hasty", progress=False)
+    results = results_of(next(Path("results/runs").iterdir()), ())
+    found = ranks.rank_models(results)
+    outcomes = rbench.load_results(results.root)
+    words = outcomes.num_words_changed.clip(1, 6).where(outcomes.status == "succeeded", 6)
+    both = outcomes.assign(words=words)[outcomes.status.isin(["succeeded", "failed"])]
+    fewest = both.groupby(["encoder", "example_id"]).words.min().unstack("encoder").dropna()
+    difference = float((fewest.iloc[:, 0] - fewest.iloc[:, 1]).mean())
+    sentence = ranks.words_sentence(results, found)
+    assert f"{abs(difference):.2f} words a text" in sentence
+    assert all(entry.name in sentence for entry in found.entries)
+    decided = "is easier to fool than" in sentence
+    assert decided or sentence.startswith("Words needed do not tell ")
+
+
+def test_encoders_near_chance_are_not_compared_by_words(told: dict[str, Any]) -> None:
+    results = results_of(Path("results/runs") / MAIN, ())
+    found = ranks.rank_models(results)
+    assert len(told["models"]) == 2 and not any(entry.place for entry in found.entries)
+    assert ranks.words_sentence(results, found) == ""
 
 
 def test_shares_are_those_of_the_outcomes_with_wilsons_interval(told: dict[str, Any]) -> None:
@@ -117,7 +159,7 @@ def test_every_text_with_one_word_replaced_was_asked() -> None:
 
 
 def test_similarity_is_spearmans_of_the_cosines(told: dict[str, Any]) -> None:
-    rows = Rows(()).task(load_task("mini-sts", Registry())).split("test")
+    rows = RowCache(()).task(load_task("mini-sts", Registry())).split("test")
     encoder = rbench.load_encoder("mini-bert-packaged")
     one, other = (np.asarray(encoder.encode([row.texts[i] for row in rows])) for i in (0, 1))
     cosine = (one * other).sum(1) / np.linalg.norm(one, axis=1) / np.linalg.norm(other, axis=1)
@@ -141,6 +183,7 @@ def test_noise_is_that_of_the_table_of_the_run(told: dict[str, Any]) -> None:
     assert [one["value"] for one in numbers(told)["noise"]["values"]] == pytest.approx([one["value"] for one in cells])
 
 
+@pytest.mark.nightly
 def test_the_same_command_takes_what_is_there(told: dict[str, Any], place: Path) -> None:
     records = {path: path.stat().st_mtime_ns for path in place.glob("results/runs/*/*/record.json")}
     again = command("eval", "mini-bert-packaged", *QUICK, "--compare-to", "simcse-mini-packaged", "--format", "json")
@@ -161,6 +204,7 @@ def test_the_card_says_what_few_texts_cannot_tell_and_which_world_it_is_of(told:
     assert card.count("| Accuracy under ") == card.count("| Success rate of ") == 2
 
 
+@pytest.mark.nightly
 def test_a_classifier_says_which_numbers_are_missing_and_why(function: api.Evaluated) -> None:
     missing = {line.asked.id: line.missing for line in function.card.lines if line.missing}
     assert missing.keys() == {"sts", "ndcg", "ndcg-attacked"}
@@ -203,6 +247,59 @@ def test_a_second_model_is_judged_text_by_text(function: api.Evaluated) -> None:
     assert asr.compared is not None and asr.compared.verdict in ("better", "undecided")
 
 
+@pytest.fixture(scope="module")
+def blind_beside_a_reader(place: Path) -> api.Evaluated:
+    """A classifier that reads nothing, beside one that reads all and that one change in five fools."""
+    (place / "oracles_of_edits.py").write_text(ORACLES, encoding="utf-8")
+    reader, blind = "oracles_of_edits:easily_fooled", "oracles_of_edits:blind"
+    given = {"task": "mini-sentiment", "n": 40, "attacks": "textfooler"}
+    return api.evaluate(blind, compare_to=reader, progress=False, **given)  # type: ignore[arg-type]
+
+
+def test_a_blind_model_overlooks_beside_the_model_that_it_is_compared_to(blind_beside_a_reader: api.Evaluated) -> None:
+    (verdict,) = blind_beside_a_reader.card.overlooking
+    assert (verdict.encoder, verdict.control, verdict.overlooks) == ("blind", "easily_fooled", True)
+    of = "eval-blind-mini-sentiment"
+    blind, reader = (outcomes(of, "textfooler", name)["status"] for name in ("blind", "easily_fooled"))
+    both = blind.isin(["succeeded", "failed"]) & reader.isin(["succeeded", "failed"])
+    assert verdict.common <= both.sum() and verdict.followed_difference == pytest.approx(-0.8, abs=0.2)
+    assert verdict.fooled_difference is not None and verdict.fooled_difference < -0.7
+    programs = json.loads(blind_beside_a_reader.rendered("json"))["overlooks"]
+    assert programs[0]["overlooks"] is True and programs[0]["common"] == verdict.common
+    told = json.loads(api.table(blind_beside_a_reader.runs[0].run, metric="two_sided", fmt="json"))
+    assert "overlooks" in json.dumps(told)
+    assert "**blind overlooks beside easily_fooled" in blind_beside_a_reader.rendered("markdown")
+
+
+def test_a_reader_does_not_overlook_beside_a_blind_model(function: api.Evaluated) -> None:
+    verdicts = function.card.overlooking
+    assert verdicts and {one.encoder for one in verdicts} == {"predict"} and not any(one.overlooks for one in verdicts)
+
+
+@pytest.mark.parametrize(("edited", "is_two_sided"), [(6, True), (1, False)])
+def test_edits_of_people_give_two_sided_numbers_where_they_are_of_most_texts(
+    tmp_path: Path, edited: int, is_two_sided: bool
+) -> None:
+    texts = [f"a fine film of {i} hours" for i in range(8)]
+    pairs = [
+        {"pair_id": i, "original_text": text, "perturbed_text": f"not {text}", "original_label": 1}
+        | {"perturbed_label": 0}
+        for i, text in enumerate(texts[:edited])
+    ]
+    test = [{"text": text, "label": 1} for text in texts]
+    train, validation = ([{"text": f"a {what} film", "label": 0}] for what in ("dull", "poor"))
+    files = {"imdb/train": train, "imdb/validation": validation, "imdb/test": test, "contrast_imdb/test": pairs}
+    for name, rows in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    model = contestants.ContestantModel("minilm", "encoders", "minilm", True)
+    found = composing.EvaluationPlan(
+        [model], ["imdb"], ("textfooler",), 8, None, None, 0, api.Options(data=(tmp_path,))
+    )
+    assert found.is_two_sided is is_two_sided
+    assert ("two_sided" in found._label_changes) is is_two_sided and "sensitivity" in found._label_changes
+
+
 def test_a_flagged_victim_decides_nothing(function: api.Evaluated) -> None:
     """A classifier that always says the same is near chance: that no attack changes it says nothing for it."""
     asr = next(line for line in function.card.lines if line.asked.id == "asr-textfooler")
@@ -229,40 +326,41 @@ def test_the_verdict_is_computed() -> None:
         return Card(("A", "B"), "t", 100, lines, (), (), (), ())
 
     assert (
-        verdict_of(card(line("undecided", "X"), line("undecided", "Y"))) == "**None of the 2 numbers tells B from A.**"
+        verdict_sentence(card(line("undecided", "X"), line("undecided", "Y")))
+        == "**None of the 2 numbers tells B from A.**"
     )
-    assert verdict_of(card(line("better", "X"), line("worse", "Y"), line("undecided", "Z"))) == (
+    assert verdict_sentence(card(line("better", "X"), line("worse", "Y"), line("undecided", "Z"))) == (
         "**B is better than A in x and worse than A in y.** In the other 1 nothing is decided."
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "named"),
     [
-        (["minilm", "--task", "mini-sentiment"], "minilm reads English, and mini-sentiment is of the embedded world"),
-        (["mini-bert-packaged", "--task", "mr"], "has learnt the embedded world, a small made-up language, and no"),
-        (["rules:predict"], "nothing tells which labels rules:predict gives; name the task"),
-        (["mini-bert-packaged", "--attacks", "pwws,"], "name attacks, each once, such as textfooler,textbugger"),
-        (["mini-bert-packaged", "--compare-to", "mini-bert-packaged"], "mini-bert-packaged is named twice"),
+        (["minilm", "--task", "mini-sentiment"], "minilm reads English"),
+        (["mini-bert-packaged", "--task", "mr"], "--task mini-sentiment"),
+        (["rules:predict"], "--task"),
+        (["mini-bert-packaged", "--attacks", "pwws,"], "--attacks pwws,"),
+        (["mini-bert-packaged", "--compare-to", "mini-bert-packaged"], "mini-bert-packaged and mini-bert-packaged"),
         (["mini-bert-packaged", "--attacks", "pwws,nothing"], "nothing"),
         (["./absent"], "absent"),
     ],
 )
-def test_mistakes_are_told_before_any_work(words: list[str], said: str) -> None:
+def test_mistakes_are_told_before_any_work(words: list[str], named: str) -> None:
     done = command("eval", *words)
-    assert done.exit_code == 2 and said in " ".join(done.output.split()), done.output
+    assert done.exit_code == 2 and named in " ".join(done.output.split()), done.output
 
 
 def test_a_folder_is_an_encoder_or_a_classifier_by_what_it_says(place: Path) -> None:
     shutil.copytree(PACKAGED / "mini-bert-packaged", place / "mine", dirs_exist_ok=True)
-    found = contestants.model_of("./mine", None, Registry(), ())
+    found = contestants.recognize_model("./mine", None, Registry(), ())
     assert (found.kind, found.english, found.name) == ("encoders", False, "mine")
     config = json.loads((place / "mine/config.json").read_text())
     headed = config | {"architectures": ["BertForSequenceClassification"], "vocab_size": 30522}
     (place / "mine/config.json").write_text(json.dumps(headed))
-    found = contestants.model_of("./mine", None, Registry(), ())
+    found = contestants.recognize_model("./mine", None, Registry(), ())
     assert (found.kind, found.english) == ("victims", True)
-    found = contestants.model_of("http://localhost:9/classify", None, Registry(), ())
+    found = contestants.recognize_model("http://localhost:9/classify", None, Registry(), ())
     assert (found.kind, found.entry["endpoint"]) == ("victims", {"url": "http://localhost:9/classify"})
 
 
@@ -273,10 +371,11 @@ def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypat
     table = place / "reviews.csv"
     lines = [f"{text} {i},{label}" for i in range(40) for text, label in (("fine film", "good"), ("dull film", "bad"))]
     table.write_text("text,label\n" + "\n".join(lines) + "\n")
-    with pytest.raises(ResourceError, match=r"(?s)the resources standard\..*\nword_vectors: TextAttack's"):
+    with pytest.raises(ResourceError) as caught:
         api.evaluate("rules:predict", task={"reviews.csv": {}}, n=5, label_map="negative=bad", progress=False)
-    composed = composing.Composed(
-        [contestants.Model("minilm", "encoders", "minilm", True)],
+    assert "word_vectors" in str(caught.value)
+    composed = composing.EvaluationPlan(
+        [contestants.ContestantModel("minilm", "encoders", "minilm", True)],
         ["mr"],
         ("textfooler", "textbugger"),
         5,
@@ -290,17 +389,14 @@ def test_data_and_resources_that_are_not_here_are_reasons(place: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("model", "more", "said"),
-    [
-        ("mini-bert-packaged", {"label_map": "a=b"}, "--label-map goes with a classifier"),
-        ("somewhere:function", {"finetune": "clean"}, "--finetune goes with an encoder"),
-    ],
+    ("model", "more"),
+    [("mini-bert-packaged", {"label_map": "a=b"}), ("somewhere:function", {"finetune": "clean"})],
 )
-def test_options_that_would_change_nothing_are_refused(model: str, more: dict[str, str], said: str) -> None:
-    with pytest.raises(SuiteError, match=said):
+def test_options_that_would_change_nothing_are_refused(model: str, more: dict[str, str]) -> None:
+    with pytest.raises(SuiteError):
         api.evaluate(model, task="mini-sentiment", **more)  # type: ignore[arg-type]
 
 
 def test_a_suite_error_has_its_class() -> None:
-    with pytest.raises(SuiteError, match="-n 0"):
+    with pytest.raises(SuiteError):
         api.evaluate("mini-bert-packaged", n=0)

@@ -14,21 +14,24 @@ from rbench.config.registry import Registry
 from rbench.config.suite import load
 from rbench.errors import SuiteError
 from rbench.plan.prepare import Options
-from rbench.store.runs import Store
-from tests.api.test_tables import SUITE, made_up
+from rbench.store.runs import RunStore
+from tests.api.builders import SUITE_WITH_TABLES
 from tests.cli.conftest import Shell
+from tests.tables.builders import make_job_record
 from tests.tables.conftest import make_run, make_suite
 
 __all__ = ["make_run"]
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 BROKEN = """
+from rbench.report.figures import RunFigure
 from rbench.schema import Strict
 
 class Options(Strict):
     at: int = 0
 
-def draw(options, results):
-    {body}
+class Mine(RunFigure[Options]):
+    def draw(self, options, results):
+        {body}
 """
 
 
@@ -81,8 +84,7 @@ def test_the_verb_prints_the_files(make_run: MakeRun) -> None:
         (["--kind", "queries", "--option", "panels=["], "--option panels=[: not valid YAML"),
         (["--kind", "queries", "--format", "jpg"], 'unknown format of figures "jpg"'),
         (["--kind", "queries", "--out", "a.jpeg"], 'unknown format of figures "jpeg"'),
-        (["--kind", "queries", "--out", "a.pdf", "--format", "svg"], "--out a.pdf is a pdf file"),
-        (["--kind", "curves"], "error: the figure curves shows trainings of encoders, and suite s trains none."),
+        (["--kind", "curves"], "error: there is nothing to draw"),
     ],
 )
 def test_a_mistake_is_one_line_and_makes_no_file(words: list[str], message: str, make_run: MakeRun) -> None:
@@ -103,7 +105,7 @@ def test_an_error_in_a_figure_of_ones_own_has_its_line_and_no_traceback(make_run
     folder = user(tmp_path)
     result = Shell()("figure", make_run().root, "--kind", "mine", "--include", folder, "--option", "at=1")
     assert result.exit_code == 2
-    assert f"error: {folder}/figures/mine.py:8: drawing fails: IndexError: list index out of range" in result.stderr
+    assert f"error in {folder}/figures/mine.py:10: IndexError: list index out of range" in result.stderr
     assert len(result.stderr.splitlines()) == 2
 
 
@@ -119,13 +121,13 @@ def mine(tmp_path: Path) -> Callable[..., tuple[Any, Options]]:
 
     def make(figures: str, **module: Any) -> tuple[api.RunResult, list[str]]:
         suite, run = tmp_path / "mine.yaml", tmp_path / "run"
-        suite.write_text(f"{SUITE}figures: {figures}\n")
+        suite.write_text(f"{SUITE_WITH_TABLES}figures: {figures}\n")
         options = Options(out=run, include=(user(tmp_path, **module),))
         plan = api.plan(suite, options).plan
-        store = Store(run)
+        store = RunStore(run)
         store.write_plan(plan)
         for job in plan.jobs:
-            store.write_record(made_up(job))
+            store.write_record(make_job_record(job))
         notes: list[str] = []
         return api.run(suite, options, progress=Notes(notes)), notes
 
@@ -156,13 +158,13 @@ def test_a_run_draws_the_figures_of_its_suite(mine: Callable[..., Any], tmp_path
 @pytest.mark.parametrize(
     ("figures", "body", "said"),
     [
-        ("[curves]", "pass", "no figure curves: the figure curves has nothing to draw"),
+        ("[curves]", "pass", "no figure curves: "),
         (
             "[{mine: {at: 3}}]",
             "return [][options.at]",
-            "figures/mine.py:8: drawing fails: IndexError: list index out of",
+            "figures/mine.py:10: IndexError: list index out of",
         ),
-        ("[mine]", "return options", "`draw` returns Options, not a matplotlib Figure"),
+        ("[mine]", "return options", "figures/mine.py: TypeError: `draw` returned Options"),
     ],
 )
 def test_a_figure_that_fails_is_a_note(figures: str, body: str, said: str, mine: Callable[..., Any]) -> None:
@@ -180,15 +182,17 @@ def test_a_figure_that_fails_is_a_note(figures: str, body: str, said: str, mine:
         ("[{queries: {pannels: task}}]", "11:22", 'unknown key "pannels"; did you mean panels?'),
         ("[queries, queries]", "11:20", "`figures` lists queries twice; remove one"),
         ("[mine]", "DIR/figures/mine.py", "rbench calls the `draw` of a figure as draw(options, results)"),
-        ("[empty]", "DIR/figures/empty.py", "a figure module exports Options, draw; missing: Options, draw"),
+        ("[empty]", "DIR/figures/empty.py", "a figure is a subclass of rbench.report.figures.RunFigure"),
     ],
 )
 def test_a_suite_is_refused_with_the_place(figures: str, line: str, message: str, tmp_path: Path) -> None:
     suite = tmp_path / "mine.yaml"
-    suite.write_text(f"{SUITE}figures: {figures}\n")
+    suite.write_text(f"{SUITE_WITH_TABLES}figures: {figures}\n")
     folder = user(tmp_path)
     (folder / "figures" / "empty.py").write_text("")
-    (folder / "figures" / "mine.py").write_text(BROKEN.replace("(options, results)", "(results)").format(body="pass"))
+    (folder / "figures" / "mine.py").write_text(
+        BROKEN.replace("(self, options, results)", "(self, results)").format(body="pass")
+    )
     with pytest.raises(SuiteError) as error:
         load(suite, registry=Registry([folder]))
     (said,) = str(error.value).splitlines()

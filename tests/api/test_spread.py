@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.execution.cluster.child import Child
+from rbench.execution.cluster.child import ChildProcess
 from tests.store.conftest import Told
 
 SUITE = {"name": "spread", "encoders": ["mini-bert-packaged"], "evaluate": ["mini-sts"], "tables": [{"metric": "sts"}]}
@@ -54,7 +54,7 @@ def test_an_executor_gives_what_one_process_gives(kind: str, inline: Path, tmp_p
 
 
 def test_a_run_that_is_complete_starts_nothing(inline: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Child, "__init__")
+    monkeypatch.delattr(ChildProcess, "__init__")
     result = api.run(SUITE, out=inline, device="cpu", backend="torch", executor="local", progress=False)
     assert result.complete == 1 and not result.left and result.tables
 

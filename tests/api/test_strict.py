@@ -65,7 +65,7 @@ def test_a_table_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch)
     def refuse(*_: object) -> None:
         raise StoreError("too few outcomes")
 
-    monkeypatch.setattr(strict, "made", refuse)
+    monkeypatch.setattr(strict, "build_table", refuse)
     assert "the table asr cannot be made: too few outcomes" in said(reference.run(SOUND))[0]
 
 

@@ -8,41 +8,22 @@ import pytest
 
 from rbench import api
 from rbench.plan.prepare import Options
-from rbench.schema import AttackJob, Job, Provenance, Record, Score
-from rbench.store.runs import Store
-from tests.tables.conftest import count, make_outcomes, make_record
-
-SUITE = """\
-name: mine
-encoders: [mini-bert]
-tasks: [mini-sentiment]
-attacks: [pwws, textfooler]
-num_examples: 20
-resources: mini
-tables:
-  - metric: asr
-  - metric: queries
-  - {metric: asr, layout: full}
-"""
-
-
-def made_up(job: Job) -> Record:
-    if isinstance(job.spec, AttackJob):
-        return make_record(job, make_outcomes(job))
-    scores = (Score(name="test_accuracy", value=0.5, n=20),) if job.measuring else ()
-    return Record(job=job, status="complete", scores=scores, provenance=Provenance(rbench="0"))
+from rbench.store.runs import RunStore
+from tests.api.builders import SUITE_WITH_TABLES
+from tests.tables.builders import make_job_record
+from tests.tables.conftest import count
 
 
 def test_a_finished_run_is_read_once_before_and_once_for_all_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, options = tmp_path / "mine.yaml", Options(out=tmp_path / "run")
-    suite.write_text(SUITE)
+    suite.write_text(SUITE_WITH_TABLES)
     plan = api.plan(suite, options).plan
-    store = Store(tmp_path / "run")
+    store = RunStore(tmp_path / "run")
     store.write_plan(plan)
     for job in plan.jobs:
-        store.write_record(made_up(job))
+        store.write_record(make_job_record(job))
 
     calls = count(monkeypatch, "plan", "look")
     result = api.run(suite, options)

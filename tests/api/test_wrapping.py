@@ -51,5 +51,5 @@ def test_textattack_itself_attacks_a_function_through_it() -> None:
 
 
 def test_a_run_without_such_a_victim(tmp_path: Path) -> None:
-    with pytest.raises(RbenchError, match="not a RUN"):
+    with pytest.raises(RbenchError):
         rbench.textattack_wrapper("x", run=tmp_path)

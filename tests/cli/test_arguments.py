@@ -14,10 +14,11 @@ from typer.main import get_command
 
 from rbench import api
 from rbench.cli import app
-from rbench.cli.arguments import FLAGS, PANELS, SHARED, VALUES, declared, made
+from rbench.cli.arguments import FLAGS, PANELS, SHARED, VALUES, make_parameter, read_declared
 
 FUNCTIONS = [
     *("api.runs.table", "api.judging.compare", "api.judging.check", "api.judging.write_baseline"),
+    "api.encoder_watch.check_encoder",
     *("api.sites.site", "api.training.train"),
 ]
 CLASSES = {"plan.prepare.Options": api.Options, "execution.cluster.executor.Executor": api.Executor}
@@ -32,15 +33,15 @@ def test_the_source_says_what_the_function_declares(of: str) -> None:
         for one in parameters
         if one.kind is not one.VAR_KEYWORD
     }
-    assert {name: one.default for name, one in declared(of).items()} == expected
+    assert {name: one.default for name, one in read_declared(of).items()} == expected
 
 
 @pytest.mark.parametrize("of", CLASSES)
 def test_the_source_says_what_the_class_declares(of: str) -> None:
     fields = dataclasses.fields(CLASSES[of])
-    assert [*declared(of)] == [one.name for one in fields]
+    assert [*read_declared(of)] == [one.name for one in fields]
     for one in fields:
-        assert declared(of)[one.name].default == (None if one.default is dataclasses.MISSING else one.default)
+        assert read_declared(of)[one.name].default == (None if one.default is dataclasses.MISSING else one.default)
 
 
 def options(command: Any) -> Iterator[Any]:
@@ -55,20 +56,20 @@ def test_every_option_and_argument_of_every_verb_has_help() -> None:
 
 
 def test_what_is_said_for_the_command_line_is_of_parameters_that_there_are() -> None:
-    known = {*SHARED} | {name for of in (*FUNCTIONS, *CLASSES) for name in declared(of)}
-    known |= {f"{of.rpartition('.')[2]}.{name}" for of in FUNCTIONS for name in declared(of)}
+    known = {*SHARED} | {name for of in (*FUNCTIONS, *CLASSES) for name in read_declared(of)}
+    known |= {f"{of.rpartition('.')[2]}.{name}" for of in FUNCTIONS for name in read_declared(of)}
     said = {name for table in (PANELS, VALUES) for names in table.values() for name in names.split()} | FLAGS.keys()
     assert said - known == set()
 
 
 def test_a_docstring_is_help_with_the_default_that_none_stands_for() -> None:
-    kind, option = made("plan.prepare.Options", "concurrency", shared=True)
+    kind, option = make_parameter("plan.prepare.Options", "concurrency", shared=True)
     assert (kind, option.help) == (
         int | None,
         "Requests under way at once to each endpoint. (default: concurrency of its file)",
     )
     assert (option.metavar, option.min, option.rich_help_panel) == ("N", 1, "How to run")
-    kind, option = made("plan.prepare.Options", "only", shared=True)
+    kind, option = make_parameter("plan.prepare.Options", "only", shared=True)
     assert kind == list[str] | None and option.help.endswith("and what they need. May be repeated.")
-    kind, option = made("api.training.train", "what")
+    kind, option = make_parameter("api.training.train", "what")
     assert kind is str and isinstance(option, typer.models.ArgumentInfo) and r"'simcse-mini\[seed=1]'" in option.help

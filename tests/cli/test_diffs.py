@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from rbench.cli import console as show
-from rbench.cli.console import coloured, headline
+from rbench.cli.console import colour_change, summarise_outcome
 from tests.cli.conftest import outcome
 
 
 def test_colours_strike_the_old_word_and_stress_the_new() -> None:
-    text = coloured("a good film", "a fine film")
+    text = colour_change("a good film", "a fine film")
     assert text.plain == "a good fine film"
     styles = {text.plain[span.start : span.end]: str(span.style) for span in text.spans}
     assert styles == {"good": "red strike", "fine": "bold green"}
@@ -22,20 +22,23 @@ def test_colours_strike_the_old_word_and_stress_the_new() -> None:
 
 def test_the_headline_says_what_came_of_it() -> None:
     labels = ("negative", "positive")
-    assert headline(outcome(), labels).startswith(
+    assert summarise_outcome(outcome(), labels).startswith(
         "succeeded, label positive, predicted positive -> negative, 41 queries"
     )
-    assert headline(outcome(status="failed"), ()) == "failed, label 1, predicted 1, 41 queries, 1 of 3 words changed"
+    assert (
+        summarise_outcome(outcome(status="failed"), ())
+        == "failed, label 1, predicted 1, 41 queries, 1 of 3 words changed"
+    )
     errored = outcome(status="errored", original_prediction=None, error="Traceback\nValueError: x")
-    assert "errored, label positive, predicted nothing" in headline(errored, labels)
+    assert "errored, label positive, predicted nothing" in summarise_outcome(errored, labels)
     wordless = outcome(status="skipped", original_prediction=None, skip_reason="no words")
-    assert headline(wordless, labels) == "skipped, label positive, predicted nothing, no words to change"
-    assert headline(outcome(status="skipped"), labels).endswith(", wrong before any change")
+    assert summarise_outcome(wordless, labels) == "skipped, label positive, predicted nothing, no words to change"
+    assert summarise_outcome(outcome(status="skipped"), labels).endswith(", wrong before any change")
 
 
 def test_pairs_are_shown_column_by_column(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pair = outcome(original=("it rains", "it is wet"), perturbed=("it rains", "it is moist"), error="T\nValueError: x")
-    show.example(pair, ("premise", "hypothesis"), (), "[1/1]")
+    show.print_example(pair, ("premise", "hypothesis"), (), "[1/1]")
     assert capsys.readouterr().out.splitlines()[1:] == [
         "  premise: it rains",
         "  hypothesis: it is [[wet]] -> [[moist]]",
@@ -43,7 +46,7 @@ def test_pairs_are_shown_column_by_column(capsys: pytest.CaptureFixture[str], mo
         "",
     ]
     monkeypatch.setattr(show, "is_terminal", lambda: True)
-    show.example(pair, ("premise", "hypothesis"), (), "[1/1]")
+    show.print_example(pair, ("premise", "hypothesis"), (), "[1/1]")
     assert "  hypothesis: it is wet moist" in capsys.readouterr().out
 
 

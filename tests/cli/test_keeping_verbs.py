@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.store.verify import Finding, Verified
+from rbench.store.verify import Finding, VerifyReport
 from tests.cli.conftest import Api, Shell
 
 COUNTS = {"verified": 2, "damaged": 0, "not done": 3}
@@ -36,7 +36,7 @@ def test_run_says_flags_at_its_end(mock: Api, shell: Shell) -> None:
 
 @pytest.mark.parametrize(("damage", "code"), [(True, 1), (False, 0)])
 def test_verify_prints_a_line_a_finding(shell: Shell, monkeypatch: pytest.MonkeyPatch, damage: bool, code: int) -> None:
-    found = Verified(Path("r"), (Finding("a file: what and remedy", damage),), COUNTS)
+    found = VerifyReport(Path("r"), (Finding("a file: what and remedy", damage),), COUNTS)
     monkeypatch.setattr(api, "verify", lambda run: found)
     result = shell("verify", "r")
     assert result.exit_code == code
@@ -50,7 +50,7 @@ def test_verify_prints_a_line_a_finding(shell: Shell, monkeypatch: pytest.Monkey
 def test_verify_strict_says_what_is_refused(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, findings: tuple[Finding, ...], may: str
 ) -> None:
-    monkeypatch.setattr(api, "verify_strictly", lambda run: Verified(Path("r"), findings, COUNTS))
+    monkeypatch.setattr(api, "verify_strictly", lambda run: VerifyReport(Path("r"), findings, COUNTS))
     result = shell("verify", "--strict", "r")
     assert result.exit_code == len(findings)
     assert result.stdout.splitlines()[0 : len(findings)] == ["refused: few"] * len(findings)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rbench import api
-from rbench.cli.showing_verbs import duration
+from rbench.cli.showing_verbs import format_hours
 from rbench.execution import forecast as forecasts
 from rbench.execution.forecast import Forecast
 from tests.cli.conftest import Api, Shell
@@ -57,7 +57,7 @@ def test_json_is_all_that_is_printed(shell: Shell, asked: list[api.Planned]) -> 
     [(0.001, "under 1 min"), (0.5, "30 min"), (1.0, "60 min"), (2.345, "2.3 h"), (71.0, "71 h"), (240.0, "10 days")],
 )
 def test_times_have_two_digits(hours: float, said: str) -> None:
-    assert duration(hours) == said
+    assert format_hours(hours) == said
 
 
 @pytest.mark.parametrize(

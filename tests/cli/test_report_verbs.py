@@ -39,4 +39,4 @@ def test_site_needs_a_folder_for_its_pages(shell: Shell) -> None:
 def test_an_error_is_one_line(shell: Shell, tmp_path: Path) -> None:
     result = shell("site", tmp_path / "none", "--out", tmp_path / "site")
     assert result.exit_code == 2 and result.stderr.splitlines()[1].startswith("error: ")
-    assert "is not there" in result.stderr
+    assert "is not a RUN" in result.stderr

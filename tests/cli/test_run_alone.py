@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from rbench import api
 from rbench.cli import app
-from rbench.execution.cluster.scheduler import Team
+from rbench.execution.cluster.scheduler import WorkerGroup
 from rbench.schema import AttackJob
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 SUITE = """
 victims: [{function: short:classify, version: '1', name: short}]
@@ -59,7 +59,7 @@ def test_a_suite_does_not_take_the_folder_of_another_of_its_name(place: Path) ->
 def test_a_run_of_which_a_stopped_process_has_a_part_does_not_end_as_complete(place: Path) -> None:
     """A process that ended while another one held the rest ended with 0, whether or not that one was still working."""
     assert rbench("run", "mine/suite.yaml", "--out", "RUN").exit_code == 0
-    store, stopped = Store(place / "RUN"), Team(place / "RUN")
+    store, stopped = RunStore(place / "RUN"), WorkerGroup(place / "RUN")
     plan = store.plan()
     assert plan is not None
     (attack,) = (job for job in plan.jobs if isinstance(job.spec, AttackJob))
@@ -77,7 +77,7 @@ def test_status_counts_what_an_earlier_suite_left(place: Path) -> None:
     assert rbench("run", "mine/suite.yaml", "--out", "both").exit_code == 0
     assert rbench("run", "theirs/suite.yaml", "--out", "both").exit_code == 0
     result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["status", "both"])
-    assert result.exit_code == 0 and "of an earlier suite here: no table shows " in result.stdout
+    assert result.exit_code == 0 and "that this suite does not have: no table shows " in result.stdout
 
 
 def test_another_file_of_the_function_is_another_victim(place: Path) -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.api.watching import Failure, Working
+from rbench.api.watching import FailedJob, WorkingProcess
 from rbench.cli import showing_verbs
 from tests.cli.conftest import Shell
 
 JOB = "attack/a/mr/clean/pwws/seed0"
-ONE = Working("node-1", 17, "2026-11-23T07:00:12+00:00", 2, JOB, "2026-11-23T08:01:00", 3, 64)
-IDLE = Working("node-2", 18, "2026-11-23T07:00:12+00:00", 1, None, None, 0, 0)
+ONE = WorkingProcess("node-1", 17, "2026-11-23T07:00:12+00:00", 2, JOB, "2026-11-23T08:01:00", 3, 64)
+IDLE = WorkingProcess("node-2", 18, "2026-11-23T07:00:12+00:00", 1, None, None, 0, 0)
 
 
-def status(done: int, *processes: Working, hours: float = 2.25, unmeasured: int = 0) -> api.Status:
+def status(done: int, *processes: WorkingProcess, hours: float = 2.25, unmeasured: int = 0) -> api.Status:
     counts = {"done": done, "failed": 0, "under way": len(processes), "to do": 5 - done - len(processes)}
     return api.Status(Path("r"), processes, {"attack": counts}, hours, unmeasured)  # type: ignore[dict-item]
 
@@ -72,7 +72,7 @@ def test_time_that_nobody_can_know_is_not_nought(shell: Shell, looks: list[api.S
 def test_folders_of_an_earlier_suite_are_counted(shell: Shell, looks: list[api.Status]) -> None:
     looks.append(dataclasses.replace(status(1), strangers=2))
     *_, strangers, _ = shell("status", ".").stdout.splitlines()
-    assert strangers.startswith("2 folders are of jobs of an earlier suite here: no table shows them. rbench verify r ")
+    assert strangers.startswith("2 folders are of jobs") and " rbench verify r " in strangers
 
 
 def test_watching_ends_when_all_is_done(shell: Shell, looks: list[api.Status]) -> None:
@@ -83,7 +83,7 @@ def test_watching_ends_when_all_is_done(shell: Shell, looks: list[api.Status]) -
 
 
 def test_failed_jobs_are_named_with_what_waits_for_them(shell: Shell, looks: list[api.Status]) -> None:
-    several = [Failure(f"finetune/{i}", "ValueError: x", ("attack/a", "attack/b")[:i]) for i in range(7)]
+    several = [FailedJob(f"finetune/{i}", "ValueError: x", ("attack/a", "attack/b")[:i]) for i in range(7)]
     looks.append(dataclasses.replace(status(1), failures=tuple(several)))
     said = shell("status", ".").stdout.splitlines()
     assert "failed: finetune/0: ValueError: x" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rbench.api import Check
-from rbench.cli.basic_verbs import task_of
+from rbench.cli.basic_verbs import task_with_options
 from rbench.cli.console import log_to_stderr
 from tests.cli.conftest import Api, Shell
 
@@ -43,8 +43,10 @@ def test_two_texts_are_two_columns(shell: Shell, mock: Api, table: Path) -> None
 
 
 def test_for_a_classifier_that_exists_all_rows_are_test_rows() -> None:
-    assert task_of("my.csv", None, "y", None, None, test_only=True) == {"my.csv": {"label": "y", "split": "test"}}
-    assert task_of("mr", None, None, None, None, test_only=True) == "mr"
+    assert task_with_options("my.csv", None, "y", None, None, test_only=True) == {
+        "my.csv": {"label": "y", "split": "test"}
+    }
+    assert task_with_options("mr", None, None, None, None, test_only=True) == "mr"
 
 
 def test_wrong_columns_are_told_before_any_work(shell: Shell, mock: Api, table: Path) -> None:
@@ -78,11 +80,6 @@ def test_verbose_shows_the_log_with_times(capsys: pytest.CaptureFixture[str]) ->
     log_to_stderr(False)
 
 
-def test_quiet_and_verbose_exclude_each_other(shell: Shell, mock: Api) -> None:
-    result = shell("run", "quickstart", "--quiet", "--verbose")
-    assert result.exit_code == 2 and "--quiet and --verbose exclude each other" in result.stderr and not mock.calls
-
-
 # --------------------------------------------------------------------------------------------------------- table --out
 
 
@@ -113,20 +110,10 @@ def test_the_folder_of_the_file_is_made(shell: Shell, mock: Api, tmp_path: Path)
     assert file.read_text() == "x\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("t.txt",), "the name says no format; end it in .md, .tex, .csv, .json, or give --format"),
-        (("t.tex", "--format", "csv"), "ends as latex does, and --format says csv"),
-        (("a file/t.tex",), "a file/t.tex: the folder cannot be made: File exists"),
-    ],
-)
-def test_a_file_that_cannot_be_written_as_asked_is_refused_before_work(
-    shell: Shell, mock: Api, tmp_path: Path, words: tuple[str, ...], said: str
-) -> None:
+def test_a_file_that_cannot_be_written_as_asked_is_refused_before_work(shell: Shell, mock: Api, tmp_path: Path) -> None:
     (tmp_path / "a file").touch()
-    result = shell("table", "r", "--out", tmp_path / words[0], *words[1:])
-    assert result.exit_code == 2 and said in result.stderr and mock.calls == []
+    result = shell("table", "r", "--out", tmp_path / "a file" / "t.tex")
+    assert result.exit_code == 2 and f"error: {tmp_path / 'a file'}: File exists" in result.stderr and mock.calls == []
 
 
 # ------------------------------------------------------------------------------------------------ status --environment
@@ -144,16 +131,7 @@ def test_doctor_fails_where_something_of_a_suite_is_missing(
     assert ("get it" in result.stdout) == (ok is False)
 
 
-def test_a_profile_without_a_suite_is_refused(shell: Shell, mock: Api) -> None:
-    result = shell("status", "--environment", "--profile", "local")
-    assert (
-        result.exit_code == 2
-        and "name it, for instance rbench status --environment table1" in result.stderr
-        and not mock.calls
-    )
-
-
 @pytest.mark.parametrize("words", [("x", "--fix"), ("x", "--profile", "local"), ("x", "--set", "seeds=[0]"), ()])
 def test_what_is_of_the_environment_is_not_taken_for_a_run(shell: Shell, mock: Api, words: tuple[str, ...]) -> None:
     result = shell("status", *words)
-    assert result.exit_code == 2 and "--environment" in result.stderr and not mock.calls
+    assert result.exit_code == 2 and not mock.calls

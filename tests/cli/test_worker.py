@@ -23,7 +23,7 @@ def work(text):
     time.sleep(0 if text == "quick\\n" else 60)
     return 0
 
-worker._work = work
+worker._do_request = work
 sys.exit(worker.main())
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rbench.config import Loaded, load
+from rbench.config import LoadedSuite, load
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 
@@ -45,14 +45,16 @@ FILES = {
     "attacks/words.yaml": "recipe: TextFoolerJin2019\nreference: Jin et al.\n",
     "attacks/letters.yaml": "recipe: DeepWordBugGao2018\nneeds: []\nmax_words: 9\nquery_budget: 50\n",
     "attacks/code.py": (
+        "from rbench.attacks import AttackMethod\n"
         "from rbench.schema import Positive, Strict\n"
-        "TITLE, REFERENCE = 'Code', ''\n"
-        "NEEDS = ('masked_lm',)\n"
         "class Options(Strict):\n"
         "    strength: Positive = 1\n"
         "    mode: str = 'calm'\n"
-        "def build(victim, resources, options, task):\n"
-        "    return None\n"
+        "class Code(AttackMethod[Options]):\n"
+        "    title = 'Code'\n"
+        "    resources = ('masked_lm',)\n"
+        "    def build(self, victim, resources, options, task):\n"
+        "        return None\n"
     ),
     "resources/world.yaml": (
         "word_vectors: {kind: folder, name: vectors}\n"
@@ -85,7 +87,7 @@ class World:
         assert text.count(old) == 1
         self.suite(text.replace(old, new))
 
-    def load(self, profile: str | None = None, *overrides: str) -> Loaded:
+    def load(self, profile: str | None = None, *overrides: str) -> LoadedSuite:
         registry = Registry([self.folder])
         return load(self.folder / "my.yaml", registry=registry, profile=profile, overrides=overrides)
 

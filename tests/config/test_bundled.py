@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from rbench import config as loading
-from rbench.config.positions import Problems, read
-from rbench.config.registry import KINDS, Kind, Registry
+from rbench.config.registry import KINDS, Kind
+from tests.config.bundled import REGISTRY, list_suite_profiles
 
-REGISTRY = Registry()
 LOADERS = {
     "tasks": loading.load_task,
     "encoders": loading.load_encoder,
@@ -20,33 +19,21 @@ LOADERS = {
 }
 
 
-def profiles() -> list[tuple[str, str | None]]:
-    """Every bundled suite, plain and with each of its profiles."""
-    found: list[tuple[str, str | None]] = []
-    for name in REGISTRY.names("suites"):
-        data = read(REGISTRY.path("suites", name), Problems()).data
-        found += [(name, profile) for profile in (None, *data.get("profiles", {}))]
-    return found
-
-
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in LOADERS for name in REGISTRY.names(kind)])
 def test_a_file_loads(kind: Kind, name: str) -> None:
     assert LOADERS[kind](name, REGISTRY).name == name
 
 
-@pytest.mark.parametrize(("name", "profile"), profiles())
+@pytest.mark.parametrize(("name", "profile"), list_suite_profiles())
 def test_a_suite_loads_with_each_of_its_profiles(name: str, profile: str | None) -> None:
     assert loading.load(name, registry=REGISTRY, profile=profile).suite.name == name
 
 
-def test_the_guide_to_the_papers_names_every_suite_with_its_profiles() -> None:
+def test_the_guide_to_the_papers_names_every_suite_once() -> None:
     text = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\|[^|]*\| `([^`]+)` \| ([a-z, -]+) \|$", text, re.MULTILINE)
-    own = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
-    assert sorted([name for name, _ in rows] + own) == sorted(REGISTRY.names("suites"))
-    for name, profiles in rows:
-        data = read(REGISTRY.path("suites", name), Problems()).data
-        assert profiles.split(", ") == list(data["profiles"]), name
+    suites = re.findall(r"^\| `([a-z0-9-]+)` \| [^|]+ \|$", text, re.MULTILINE)
+    options = {"classes", "contrast", "pooler", "anchor"}  # of CLINE, in a table of two columns as well
+    assert sorted(name for name in suites if name not in options) == sorted(REGISTRY.names("suites"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,20 +8,21 @@ from tests.config.conftest import World
 
 STRATEGY = """\
 from rbench.schema import Strict
-{serves}
+from rbench.train.finetune import FinetuneStrategy
 class Options(Strict):
     strength: int = 1
-def run(options, context):
-    raise NotImplementedError
+class Own(FinetuneStrategy[Options]):
+    {serves}
+    def run(self, options, context):
+        raise NotImplementedError
 """
 ATTACK = """\
-from rbench.schema import Strict
-TITLE, REFERENCE, NEEDS = 'Own', '', ()
-{serves}
-class Options(Strict):
-    pass
-def build(victim, resources, options):
-    return None
+from rbench.attacks import AttackMethod
+from rbench.schema.extension import NoOptions
+class Own(AttackMethod[NoOptions]):
+    {serves}
+    def build(self, victim, resources, options, task):
+        return None
 """
 SCORED = "kind: sts\ncolumns: [one, two]\nscale: [0, 5]\n"
 
@@ -30,8 +31,8 @@ SCORED = "kind: sts\ncolumns: [one, two]\nscale: [0, 5]\n"
 def world(world: World) -> World:
     """A suite with a task of each sort, and attacks that can take both."""
     world.write("tasks/similar.yaml", SCORED)
-    world.write("finetune/cosine.py", STRATEGY.format(serves='SERVES = "similarity"'))
-    world.write("finetune/both.py", STRATEGY.format(serves='SERVES = ("classification", "similarity")'))
+    world.write("finetune/cosine.py", STRATEGY.format(serves='serves = ("similarity",)'))
+    world.write("finetune/both.py", STRATEGY.format(serves='serves = ("classification", "similarity")'))
     world.suite("encoders: plain\ntasks: [reviews, similar]\nattacks: [words]\nresources: world\n")
     return world
 
@@ -97,7 +98,7 @@ def test_an_attack_that_needs_classes_is_refused_with_those_that_can(world: Worl
     error = world.error()
     assert error.startswith("my.yaml:3:18: attack own needs classes, and similar has similarity scores; take it out")
     assert "words" in error.partition("scores: ")[2].split(", ")
-    world.write("attacks/own.py", ATTACK.format(serves='SERVES = ("classification", "similarity")'))
+    world.write("attacks/own.py", ATTACK.format(serves='serves = ("classification", "similarity")'))
     assert world.load().attacks.keys() == {"words", "own"}
 
 
@@ -118,5 +119,5 @@ def test_a_table_of_adversarial_sts_needs_such_a_task(world: World) -> None:
 
 
 def test_what_a_module_serves_is_checked(world: World) -> None:
-    world.write("finetune/cosine.py", STRATEGY.format(serves='SERVES = "similarities"'))
-    assert 'cosine.py:1:1: SERVES: unknown sort of task "similarities"; did you mean similarity?' in world.error()
+    world.write("finetune/cosine.py", STRATEGY.format(serves='serves = ("similarities",)'))
+    assert "cosine.py:5:1: `serves`[0] of Own: Input should be 'classification', 'similarity' or" in world.error()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rbench.config import Loaded
+from rbench.config import LoadedSuite
 from rbench.plan.planner import PlanInputs, make_plan
 from rbench.schema import AttackJob, Draw, Job, Plan, PretrainJob
 from tests.config.conftest import World
@@ -36,12 +36,12 @@ def drawn_world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-def loaded(world: World, encoders: str, more: str = "") -> Loaded:
+def loaded(world: World, encoders: str, more: str = "") -> LoadedSuite:
     world.suite(SUITE.format(encoders=encoders) + more)
     return world.load()
 
 
-def planned(found: Loaded) -> Plan:
+def planned(found: LoadedSuite) -> Plan:
     """The plan, with names in place of content hashes."""
     return make_plan(
         found.suite,

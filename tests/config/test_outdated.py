@@ -10,8 +10,8 @@ from rbench import config as loading
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.schema import Suite
+from tests.config.bundled import list_suite_profiles
 from tests.config.conftest import World
-from tests.config.test_bundled import profiles
 
 REGISTRY = Registry()
 ONLY_OF_ADCL = "adcl-table9"
@@ -30,11 +30,12 @@ def overrides(suite: Suite) -> Iterator[tuple[str, tuple[str, ...]]]:
     if len(suite.tasks) > 1:
         yield "tasks", (f"tasks=[{suite.tasks[-1]}]",)
     if len(suite.attacks) > 1:
-        yield "attacks", (f"attacks=[{loading.in_suite(suite.attacks[-1].label)}]",)
+        yield "attacks", (f"attacks=[{loading.label_as_yaml(suite.attacks[-1].label)}]",)
 
 
 EVERY = [
-    pytest.param(name, profile, marks=() if profile is None else pytest.mark.nightly) for name, profile in profiles()
+    pytest.param(name, profile, marks=() if profile is None else pytest.mark.nightly)
+    for name, profile in list_suite_profiles()
 ]
 """On a push without the profiles, whose loading takes a minute."""
 
@@ -44,8 +45,9 @@ def test_a_bundled_suite_takes_overrides_of_each_axis(name: str, profile: str | 
     stated = loading.load(name, registry=REGISTRY, profile=profile).suite
     for key, override in overrides(stated):
         if name == ONLY_OF_ADCL and key == "encoders":
-            with pytest.raises(SuiteError, match=r"`build: positives` needs encoders that are trained with adcl"):
+            with pytest.raises(SuiteError) as caught:
                 loading.load(name, registry=REGISTRY, profile=profile, overrides=override)
+            assert "positives" in str(caught.value)
             continue
         loaded = loading.load(name, registry=REGISTRY, profile=profile, overrides=override)
         said = [note for note in loaded.notes if note.startswith("left out")]
@@ -110,9 +112,9 @@ def test_seeds_of_training_are_left_out_where_nothing_is_trained(world: World) -
 
 
 def test_an_override_that_leaves_nothing_to_measure_is_refused() -> None:
-    with pytest.raises(SuiteError, match="needs `attacks`") as caught:
+    with pytest.raises(SuiteError) as caught:
         loading.load("adcl-figure3", registry=REGISTRY, overrides=["attacks=[]"])
-    assert len(str(caught.value).splitlines()) == 1
+    assert "`attacks`" in str(caught.value) and len(str(caught.value).splitlines()) == 1
 
 
 def test_claims_of_a_suite_without_a_file_are_left_out_too() -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from rbench.config import load
-from rbench.config.claims import with_quoted
-from rbench.config.positions import Positioned, Problems
+from rbench.config.claims import spell_out_quoted
+from rbench.config.positions import PositionedData, Problems
 from rbench.config.registry import Registry
-from rbench.config.suite import Loaded
+from rbench.config.suite import LoadedSuite
 from rbench.papers import tables as printed
 from tests.config.conftest import SUITE, World
 
-TABLES = list(printed.tables("all"))
-SUITES = {table: suite for suite, table in printed.SUITES.items()}
+TABLES = list(printed.find_tables("all"))
+SUITES = {table: suite for suite, table in printed.SUITE_TABLES.items()}
 
 
 FIGURES = {
@@ -31,7 +30,7 @@ FIGURES = {
 
 
 @cache
-def full(suite: str) -> Loaded:
+def full(suite: str) -> LoadedSuite:
     """A suite without a profile, as the paper's table has it."""
     return load(suite, registry=Registry())
 
@@ -48,13 +47,8 @@ def test_each_printed_claim_is_judged_by_its_suite_at_full_size() -> None:
     assert not [note for table in TABLES for note in full(SUITES.get(table, table)).notes if "left out" in note]
 
 
-def test_each_sentence_of_the_page_that_a_claim_can_state_is_stated_by_a_suite() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \|[^|]+\|[^|]+\| ([^|]+) \| ([^|]+) \|", page, re.MULTILINE)
-    stated = {sentence: SUITES.get(table, table) for sentence, kind, table in rows if not kind.startswith("none")}
-    assert len(stated) > 80
-    for sentence, table in stated.items():
-        suite = FIGURES[sentence] if table == "-" else table
+def test_each_sentence_on_a_figure_is_stated_by_the_suite_of_the_figure() -> None:
+    for sentence, suite in FIGURES.items():
         assert sentence in {claim.id.partition(".")[0] for claim in full(suite).suite.claims}, sentence
 
 
@@ -102,12 +96,12 @@ def test_a_wrong_quotation_is_an_error_with_its_place(world: World, entry: str, 
 
 
 def test_a_quotation_has_the_places_of_the_papers_file() -> None:
-    located = Positioned({"claims": [{"paper": "adcl-table3"}]}, "my.yaml:1:1")
-    found = with_quoted(located, Problems())
+    located = PositionedData({"claims": [{"paper": "adcl-table3"}]}, "my.yaml:1:1")
+    found = spell_out_quoted(located, Problems())
     place = found.sub("claims", 0).at()
     assert Path(place.partition(":")[0]).name == "adcl-table3.yaml" and ":" in place
 
 
 def test_a_suite_without_quotations_stays_as_it_is() -> None:
-    located = Positioned({"claims": [{"id": "a"}]}, "my.yaml:1:1")
-    assert with_quoted(located, Problems()) is located
+    located = PositionedData({"claims": [{"id": "a"}]}, "my.yaml:1:1")
+    assert spell_out_quoted(located, Problems()) is located

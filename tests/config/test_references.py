@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import unicodedata
 from pathlib import Path
 
@@ -11,14 +10,15 @@ import yaml
 from pybtex.database import Entry, parse_file
 
 from rbench.config import catalogue
-from rbench.config.files import Files
-from rbench.config.positions import Positioned, Problems
-from rbench.config.references import FILE, check_references, cited, entries
+from rbench.config.code import find
+from rbench.config.files import RegistryFiles
+from rbench.config.positions import PositionedData, Problems
+from rbench.config.references import BIB_FILE, bib_entries, check_references, format_references
 from rbench.config.registry import KINDS, Registry
-from rbench.report.provenance import RESOURCES, TEXTATTACK
+from rbench.report.provenance import RESOURCE_REFERENCES, TEXTATTACK_REFERENCE
 
 ROOT = Path(__file__).resolve().parents[2]
-BIB: dict[str, Entry] = parse_file(FILE, "bibtex").entries
+BIB: dict[str, Entry] = parse_file(BIB_FILE, "bibtex").entries
 
 
 def stated() -> dict[str, list[str]]:
@@ -26,26 +26,31 @@ def stated() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for kind, sort in KINDS.items():
         folder = ROOT / "rbench" / sort.bundled if sort.bundled else ROOT / kind
-        for file in (file for suffix in sort.suffixes for file in sorted(folder.glob(f"*{suffix}"))):
-            text = file.read_text(encoding="utf-8")
+        files = [file for suffix in sort.suffixes for file in sorted(folder.glob(f"*{suffix}"))]
+        for file in (file for file in files if not (file.suffix == ".py" and file.stem.startswith("_"))):
             if file.suffix == ".py":
-                value = next((line for line in text.splitlines() if line.startswith("REFERENCE = ")), "REFERENCE = ''")
-                said = ast.literal_eval(value.removeprefix("REFERENCE = "))
+                said = find(kind, file.stem).open().reference
             else:
-                said = yaml.safe_load(text).get("reference", [])
+                said = yaml.safe_load(file.read_text(encoding="utf-8")).get("reference", [])
             found[f"{kind}/{file.name}"] = [said] * bool(said) if isinstance(said, str) else list(said)
     return found
 
 
 def test_every_reference_of_our_own_is_a_key_and_every_entry_is_used() -> None:
-    used = {key for keys in stated().values() for key in keys} | {*RESOURCES.values(), TEXTATTACK}
+    used = {key for keys in stated().values() for key in keys} | {*RESOURCE_REFERENCES.values(), TEXTATTACK_REFERENCE}
     assert len(used) > 60 and used == BIB.keys()
 
 
 def test_only_attacks_and_tasks_of_rbench_itself_have_no_reference() -> None:
     without = {path for path, keys in stated().items() if not keys and path.startswith(("attacks/", "tasks/"))}
     own = {path for path in without if not path.startswith(("tasks/mini", "tasks/_"))}
-    assert own == {"attacks/exhaustive.py", "attacks/random.py", "tasks/corpus.yaml", "tasks/documents.yaml"}
+    assert own == {
+        "attacks/exhaustive.py",
+        "attacks/random.py",
+        "tasks/corpus.yaml",
+        "tasks/documents.yaml",
+        "tasks/meaning_triples.yaml",
+    }
 
 
 @pytest.mark.parametrize("key", BIB)
@@ -84,15 +89,15 @@ def test_an_entry_is_whole_and_its_key_says_who_and_when(key: str) -> None:
     ],
 )
 def test_people_read_a_line(references: list[str], line: str) -> None:
-    assert cited(references).startswith(line) and cited(references).endswith(
+    assert format_references(references).startswith(line) and format_references(references).endswith(
         "Me, 2026" if "Me,\n 2026" in references else ""
     )
-    assert "{" not in cited(references)
+    assert "{" not in format_references(references)
 
 
 def problems(reference: object) -> list[str]:
     found = Problems()
-    check_references(Positioned({"reference": reference}, "mine.yaml:3:1"), found)
+    check_references(PositionedData({"reference": reference}, "mine.yaml:3:1"), found)
     return found.lines
 
 
@@ -104,7 +109,7 @@ def test_a_word_that_is_no_key_is_refused_with_the_nearest_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["", [], None, "Me 2026", "https://a.example/paper", "gao2021simcse", [*entries()]]
+    "reference", ["", [], None, "Me 2026", "https://a.example/paper", "gao2021simcse", [*bib_entries()]]
 )
 def test_keys_texts_and_addresses_are_taken(reference: object) -> None:
     assert not problems(reference)
@@ -116,4 +121,7 @@ def test_lists_and_files_say_what_a_key_means(tmp_path: Path) -> None:
     registry = Registry([tmp_path])
     (mine,) = (one for one in catalogue("tasks", registry) if one.name == "mine")
     assert mine.reference == "Hu and Liu (2004): Mining and Summarizing Customer Reviews. KDD; Me, 2026"
-    assert Files(registry, Problems()).content("tasks", "mine").data["reference"] == ["hu2004mining", "Me, 2026"]
+    assert RegistryFiles(registry, Problems()).content("tasks", "mine").data["reference"] == [
+        "hu2004mining",
+        "Me, 2026",
+    ]

@@ -1,4 +1,4 @@
-"""A module whose function cannot be called as rbench calls it is refused while the suite loads."""
+"""A file whose class cannot be used as its base says is refused while the suite loads, with its line and its guide."""
 
 from __future__ import annotations
 
@@ -6,130 +6,134 @@ from pathlib import Path
 
 import pytest
 
-from rbench.config import checked
-from rbench.config.code import find
-from rbench.config.registry import Registry
+from rbench.config import open_checked
+from rbench.config.code import base_of, find
+from rbench.config.registry import KINDS, Registry
 from rbench.errors import SuiteError
 
-OPTIONS = "from rbench.schema import Strict as Options\n"
-BEFORE = "def run(encoder, data, training, options, *, seed, device, progress): ...\n"
+BEFORE = "def run(self, encoder, data, training, options, *, seed, device, progress): ..."
+IMPORTS = {
+    "attacks": "from rbench.attacks import AttackMethod as Base",
+    "figures": "from rbench.report.figures import RunFigure as Base",
+    "finetune": "from rbench.train.finetune import FinetuneStrategy as Base",
+    "objectives": "from rbench.train.objectives import TrainingObjective as Base",
+}
+METHODS = {
+    "attacks": "def build(self, victim, resources, options, task): ...",
+    "figures": "def draw(self, options, results): ...",
+    "finetune": "def run(self, options, context): ...",
+    "objectives": "def build(self, options, spec, base, resources): ...",
+}
 
 
-def strategy(folder: Path, source: str) -> None:
-    """Load a strategy with this source, from a file of its own."""
-    (folder / "finetune").mkdir()
-    (folder / "finetune" / "mine.py").write_text(OPTIONS + source)
-    checked(find("finetune", "mine", Registry([folder])))
-
-
-@pytest.mark.parametrize(
-    ("source", "place", "said"),
-    [
-        (f"\n\n{BEFORE}", "4:1", "takes (encoder, data, training, options, seed, device, progress)"),
-        ("def run(options): ...\n", "2:1", "takes (options)"),
-        ("def run(options, context, *, seed): ...\n", "2:1", "takes (options, context, seed)"),
-        ("run = 3\n", "1:1", "is not a function"),
-        ("from subprocess import list2cmdline as run\n", "1:1", "takes (seq)"),
-    ],
-)
-def test_another_signature_is_refused_with_its_line_and_what_to_write(
-    source: str, place: str, said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(SuiteError) as refused:
-        strategy(tmp_path, source)
-    text = str(refused.value)
-    assert text.startswith(
-        f"{tmp_path / 'finetune' / 'mine.py'}:{place}: rbench calls the `run` of a finetune strategy"
-    )
-    assert "as run(options, context), and this one " + said in text
-    assert "Write `def run(options, context)`" in text and "docs/guide-add-a-strategy.md" in text
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "def run(options, context): ...\n",
-        "def run(_, what, /, more=None): ...\n",
-        "def run(*everything): ...\n",
-        "import functools\n\nrun = functools.partial(lambda a, b, c: None, 1)\n",
-    ],
-)
-def test_whatever_can_be_called_so_is_taken(source: str, tmp_path: Path) -> None:
-    strategy(tmp_path, source)
-
-
-def build(folder: Path, kind: str, function: str, needs: str) -> None:
-    """Load an attack or an objective with this `build`, from a file of its own."""
+def load(folder: Path, kind: str, source: str) -> None:
+    """Load a thing of this kind from a file of its own."""
     (folder / kind).mkdir()
-    (folder / kind / "mine.py").write_text(f"{OPTIONS}TITLE = REFERENCE = 'mine'\nNEEDS = {needs}\n{function}: ...\n")
-    checked(find(kind, "mine", Registry([folder])))
+    (folder / kind / "mine.py").write_text(source)
+    open_checked(find(kind, "mine", Registry([folder])))
+
+
+def of_class(kind: str, *members: str) -> str:
+    """Return a file with a class that has these members; its first member stands in line 6."""
+    return "\n".join((IMPORTS[kind], "", "", "class Mine(Base):", "", *(f"    {member}" for member in members), ""))
 
 
 @pytest.mark.parametrize(
-    ("kind", "function", "needs", "said"),
+    ("kind", "method", "line", "said"),
     [
+        ("finetune", BEFORE, 6, "a finetune strategy as run(options, context), and this one takes (encoder, data, "),
+        ("finetune", "def run(self, options): ...", 6, "a finetune strategy as run(options, context), and this one"),
+        ("finetune", "run = 3", 1, "a finetune strategy as run(options, context), and this one is not a function"),
         (
             "attacks",
-            "def build(victim, resources)",
-            "('synonyms',)",
-            "an attack as build(victim, resources, options), and this one takes (victim, resources). Write "
-            "`def build(victim, resources, options, task)`",
+            "def build(self, victim, resources): ...",
+            6,
+            "an attack as build(victim, resources, options, t",
         ),
-        (
-            "attacks",
-            "def build(victim, resources, options, task, seed)",
-            "()",
-            "an attack as build(victim, resources, options, task=task), and this one takes",
-        ),
-        ("attacks", "def build(task, victim, resources)", "()", "an attack as build(victim, resources, options, task="),
-        ("objectives", "def build(options)", "()", "an objective as build(options, spec, base), and this one takes ("),
         (
             "objectives",
-            "def build(options, spec, base)",
-            "('synonyms',)",
-            "an objective as build(options, spec, base, resources=resources), and this one takes",
+            "def build(self, options, spec, base): ...",
+            6,
+            "an objective as build(options, spec, base, re",
         ),
-        ("objectives", "def build(options, spec, base, *, resources)", "()", "an objective as build(options, spec, b"),
+        ("figures", "def draw(self, options): ...", 6, "a figure as draw(options, results), and this one takes (opt"),
     ],
 )
-def test_a_build_that_cannot_be_called_is_refused_with_its_line_and_guide(
-    kind: str, function: str, needs: str, said: str, tmp_path: Path
+def test_another_signature_is_refused_with_its_line_and_guide(
+    kind: str, method: str, line: int, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SuiteError) as refused:
-        build(tmp_path, kind, function, needs)
+        load(tmp_path, kind, of_class(kind, method))
     text = str(refused.value)
-    assert text.startswith(f"{tmp_path / kind / 'mine.py'}:4:1: rbench calls the `build` of {said}")
-    assert f"docs/guide-add-an-{kind.removesuffix('s')}.md" in text
+    assert text.startswith(f"{tmp_path / kind / 'mine.py'}:{line}:1: rbench calls the `") and said in text
+    assert text.endswith(f"see {base_of(kind).guide}")
 
 
 @pytest.mark.parametrize(
-    ("kind", "function", "needs"),
+    "method",
     [
-        ("attacks", "def build(victim, resources, options)", "()"),
-        ("attacks", "def build(victim, resources, options, task)", "()"),
-        ("attacks", "def build(victim, resources, options, *, task, more=1)", "()"),
-        ("attacks", "def build(*arguments)", "()"),
-        ("objectives", "def build(options, spec, base)", "()"),
-        ("objectives", "def build(*arguments, **more)", "('synonyms',)"),
-        ("objectives", "def build(options, spec, base, resources)", "('synonyms',)"),
+        METHODS["finetune"],
+        "def run(self, _, what, /, more=None): ...",
+        "def run(self, *everything): ...",
+        "run = staticmethod(__import__('functools').partial(lambda a, b, c: None, 1))",
     ],
 )
-def test_a_build_that_can_be_called_is_taken(kind: str, function: str, needs: str, tmp_path: Path) -> None:
-    build(tmp_path, kind, function, needs)
+def test_whatever_can_be_called_so_is_taken(method: str, tmp_path: Path) -> None:
+    load(tmp_path, "finetune", of_class("finetune", method))
+
+
+@pytest.mark.parametrize(
+    ("kind", "member", "said"),
+    [
+        ("attacks", "resources = ('synonym',)", "`resources`[0] of Mine: Input should be 'word_vectors', "),
+        ("attacks", "gradients = 'yes, please'", "`gradients` of Mine: Input should be a valid boolean"),
+        ("attacks", "queries_per_word = 'few'", "`queries_per_word` of Mine: Input should be a valid number"),
+        ("objectives", "model_options = 3", "`model_options` of Mine: Input should be a valid tuple"),
+        ("objectives", "counted = {'loss': 3}", "`counted`['loss'] of Mine: Input should be a valid string"),
+        ("finetune", "serves = ('similarities',)", "`serves`[0] of Mine: Input should be 'classification', "),
+        ("finetune", "Options = 1", "`Options` of Mine: Input should be a subclass of BaseModel"),
+        ("figures", "title = 3", "`title` of Mine: Input should be a valid string"),
+    ],
+)
+def test_a_member_of_another_type_is_refused(kind: str, member: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(SuiteError) as refused:
+        load(tmp_path, kind, of_class(kind, member, METHODS[kind]))
+    assert str(refused.value).startswith(f"{tmp_path / kind / 'mine.py'}:4:1: {said}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "shown"),
+    [
+        (
+            "attacks",
+            "TITLE, NEEDS = '', ()\ndef build(victim, resources, options): ...\n",
+            "AttackMethod",
+        ),
+        ("figures", "def draw(options, results): ...\n", "RunFigure"),
+        ("finetune", "SERVES = 'ranking'\ndef run(options, context): ...\n", "FinetuneStrategy"),
+        ("objectives", "def build(options, spec, base): ...\n", "TrainingObjective"),
+    ],
+)
+def test_a_file_of_functions_is_told_which_class_they_belong_into(
+    kind: str, source: str, shown: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SuiteError) as refused:
+        load(tmp_path, kind, source)
+    text = str(refused.value)
+    assert text.startswith(f"{tmp_path / kind / 'mine.py'}:1:1: ") and f"`class Mine({shown})`" in text
+    assert METHODS[kind].removeprefix("def ").removesuffix(": ...") in text
+    assert text.endswith(f"see {base_of(kind).guide}")
 
 
 OWN = [
     (kind, name)
-    for kind in ("finetune", "attacks", "objectives")
+    for kind, sort in KINDS.items()
+    if sort.base
     for name in Registry().names(kind)
     if Registry().path(kind, name).suffix == ".py"
 ]
 
 
 @pytest.mark.parametrize(("kind", "name"), OWN)
-def test_rbenchs_own_files_can_be_called_so(kind: str, name: str) -> None:
-    checked(find(kind, name))
-
-
-def test_the_run_of_another_kind_has_arguments_of_its_own() -> None:
-    checked(find("measures", "positives"))
+def test_rbenchs_own_files_are_what_their_bases_say(kind: str, name: str) -> None:
+    open_checked(find(kind, name))

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from datasets import ClassLabel, Dataset
 
-from rbench.config import Loaded, load, load_mapping, load_task
+from rbench.config import LoadedSuite, load, load_mapping, load_task
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.schema import TaskSpec
@@ -30,7 +30,7 @@ def write(name: str, **columns: list[Any]) -> Path:
     return path
 
 
-def suite(*tasks: Any, **more: Any) -> Loaded:
+def suite(*tasks: Any, **more: Any) -> LoadedSuite:
     data = {
         "name": "s",
         "encoders": ["mini-bert-packaged"],
@@ -135,8 +135,9 @@ def test_paths_lead_from_the_suites_file_and_those_of_overrides_from_the_current
     assert load("below/s.yaml", registry=REGISTRY).tasks["my"].labels == ("0", "1")
     changed = load("below/s.yaml", registry=REGISTRY, overrides=["tasks=[./other.csv]"])
     assert changed.suite.tasks == ("other",) and changed.tasks["other"].labels == ("2", "3")
-    with pytest.raises(SuiteError, match=r"s\.yaml:5:\d+: below/none\.csv: there is no such file"):
+    with pytest.raises(SuiteError) as caught:
         load("below/s.yaml", registry=REGISTRY, profile="other")
+    assert "s.yaml:5:" in str(caught.value) and "below/none.csv" in str(caught.value)
 
 
 def test_a_profile_and_an_override_say_other_things_of_the_same_table(here: Path) -> None:
@@ -249,7 +250,6 @@ def test_what_cannot_be_guessed_is_asked_for_by_naming_the_columns() -> None:
         ({"text": "review", "label": "review"}, "`review` is the label and a text"),
         ({"text": ["review", "same"], "kind": "single"}, "the kind single does not fit 2 texts"),
         ({"text": "review", "kind": "nli"}, "the kind nli does not fit 1 texts"),
-        ({"text": ["review", "same", "label"]}, "`text` names one column or two different ones"),
         ({"txt": "review"}, 'unknown key "txt"; did you mean text?'),
         ({"split": "train"}, "split"),
     ],
@@ -286,7 +286,7 @@ def test_a_file_without_rows_is_told_as_such(name: str) -> None:
 def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
     write("reviews.csv", text=["a", "b"], label=[0, 1])
     assert "review.csv: there is no such file or folder; did you mean reviews.csv?" in wrong("review.csv")
-    assert "A data set of the hub needs a task file" in wrong("stanfordnlp/imdb")
+    assert "is written hf:stanfordnlp/imdb" in wrong("stanfordnlp/imdb")
     for bad in ("./a\0b", "~nosuchuser/x.csv", f"./{'x' * 300}.csv"):
         assert "is not a path" in wrong(bad)
     assert "unknown task" in wrong("x" * 300)
@@ -299,7 +299,7 @@ def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_a_file_of_few_rows_is_told_that_it_has_few(rows: int) -> None:
     pd.DataFrame({"review": ["x", "y"][:rows], "label": [0, 1][:rows]}).to_csv("my.csv", index=False)
-    assert f"{rows} rows have a value in the column `label`, too few to tell its labels from" in wrong("my.csv")
+    assert f"different values in {rows} rows, which are no labels" in wrong("my.csv")
 
 
 @pytest.mark.parametrize(

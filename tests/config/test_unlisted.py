@@ -237,7 +237,6 @@ def test_a_suite_without_a_file_is_relative_to_the_current_folder(world: World, 
     data = {"name": "one", "encoders": [Path("here"), "owner/e5"], "tasks": ["reviews"], "resources": "world"}
     loaded = load_mapping(data, registry=registry)
     assert [loaded.encoders[name].base for name in loaded.suite.encoders] == [f"{elsewhere}/here", "owner/e5"]
-    with pytest.raises(
-        SuiteError, match=r"^rbench attack: there: there is no such folder; beside it there is here, plain$"
-    ):
+    with pytest.raises(SuiteError) as caught:
         load_mapping({**data, "encoders": ["./there"]}, registry=registry, origin="rbench attack")
+    assert str(caught.value).startswith("rbench attack: there: ") and "here, plain" in str(caught.value)

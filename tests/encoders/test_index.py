@@ -11,7 +11,7 @@ import pytest
 from rbench import encoders
 from rbench.encoders import index, load_victim
 from rbench.encoders.locate import EMBEDDED_TOKENIZER
-from rbench.encoders.retriever import RELEVANCE, Retriever
+from rbench.encoders.retriever import RELEVANCE_FILE, Retriever
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec
@@ -33,7 +33,7 @@ def opened(seed: int = 0, **changes: Any) -> SentenceEncoder:
 
 def vectors(encoder: SentenceEncoder, texts: list[str] = TEXTS) -> tuple[Any, list[int]]:
     told: list[int] = []
-    return index.vectors_of(encoder, texts, told.append), told
+    return index.load_document_vectors(encoder, texts, told.append), told
 
 
 def test_a_corpus_is_encoded_once_and_mapped(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_documents_are_read_with_their_own_prompt(pooled: bool) -> None:
     queries, documents = (opened(prompt=one, include_prompt=pooled) for one in prompts.values())
     assert (both.encode(TEXTS) == queries.encode(TEXTS)).all()
     assert (both.for_documents().encode(TEXTS) == documents.encode(TEXTS)).all()
-    assert np.allclose(vectors(both)[0], index.unit(documents.encode(TEXTS)))
+    assert np.allclose(vectors(both)[0], index.to_unit_length(documents.encode(TEXTS)))
     assert (both.encode(TEXTS) == queries.encode(TEXTS)).all()  # the encoder itself still reads queries
 
 
@@ -92,6 +92,6 @@ def test_a_retriever_is_saved_with_its_documents(tmp_path: Path) -> None:
     assert (found.own("a"), found.own("q")) == (2, None)
     assert (found.encoder.encode(TEXTS) == encoder.encode(TEXTS)).all()
 
-    (tmp_path / "victim" / RELEVANCE).write_text("{}")
-    with pytest.raises(ResourceError, match="not a retriever that rbench saved"):
+    (tmp_path / "victim" / RELEVANCE_FILE).write_text("{}")
+    with pytest.raises(ResourceError):
         load_victim(tmp_path / "victim")

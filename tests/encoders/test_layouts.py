@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.model_metadata import described
+from rbench.encoders.model_metadata import read_fields
 from rbench.train import models
 from tests.encoders.layouts import LAYOUTS, TEXTS, encoded, opened
 
@@ -25,7 +25,7 @@ def test_vectors_are_those_of_sentence_transformers(name: str, saved: Any) -> No
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_the_folders_files_state_the_encoder(name: str, saved: Any) -> None:
-    assert described(saved(name)[0]) == LAYOUTS[name][1]
+    assert read_fields(saved(name)[0]) == LAYOUTS[name][1]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -36,10 +36,10 @@ def test_a_victim_and_an_export_encode_the_same(name: str, saved: Any, tmp_path:
     victim, _ = EncoderClassifier.load(tmp_path / "victim")
     np.testing.assert_array_equal(victim.encoder.encode(TEXTS), encoder.encode(TEXTS))
     if "StaticEmbedding" in name:
-        assert "only rbench has" in models.obstacle(encoder)
+        assert "only rbench has" in models.find_obstacle(encoder)
         return
-    assert models.obstacle(encoder) == ""
-    models.save(tmp_path / "export", victim.encoder)
+    assert models.find_obstacle(encoder) == ""
+    models.save_encoder(tmp_path / "export", victim.encoder)
     np.testing.assert_allclose(encoded(tmp_path / "export"), theirs, atol=1e-5, rtol=1e-5)
     np.testing.assert_array_equal(opened(tmp_path / "export").encode(TEXTS), encoder.encode(TEXTS))
     names = {path.name for path in tmp_path.rglob("*") if path.is_file()}

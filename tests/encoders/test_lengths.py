@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from rbench.encoders import lengths
-from rbench.encoders.lengths import in_groups
+from rbench.encoders.lengths import compute_in_groups
 
 SIZES = {
     "vocab_size": 50,
@@ -55,7 +55,10 @@ def mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
 def test_vectors_and_gradients_are_those_of_the_whole_batch(kind: str, sizes: list[int], spare: int) -> None:
     model, inputs = network(kind), batch(sizes, max(sizes) + spare)
     found = {}
-    for name, answer in (("whole", mean(model, inputs)), ("groups", in_groups(lambda x: mean(model, x), inputs, 1))):
+    for name, answer in (
+        ("whole", mean(model, inputs)),
+        ("groups", compute_in_groups(lambda x: mean(model, x), inputs, 1)),
+    ):
         model.zero_grad()
         (answer * torch.arange(1, len(sizes) + 1)[:, None]).pow(2).sum().backward()
         found[name] = answer, [p.grad.clone() for p in model.parameters() if p.grad is not None]
@@ -69,14 +72,14 @@ def test_it_reads_fewer_tokens() -> None:
         read.append(given["input_ids"].shape)
         return mean(model, given)
 
-    in_groups(call, inputs, 1)
+    compute_in_groups(call, inputs, 1)
     assert sum(rows * width for rows, width in read) <= 4 * 30 + 4 * 4
     assert sum(rows for rows, _ in read) == 8
 
 
 def test_states_of_tokens_come_back_in_their_places_and_zero_on_padding() -> None:
     model, inputs = network(), batch([30, 2, 3, 29, 2, 30, 4, 3])
-    states = in_groups(lambda x: model(**x).last_hidden_state, inputs, 1)
+    states = compute_in_groups(lambda x: model(**x).last_hidden_state, inputs, 1)
     whole, mask = model(**inputs).last_hidden_state, inputs["attention_mask"].bool()
     torch.testing.assert_close(states[mask], whole[mask])
     cut = states[1, 8:]
@@ -88,14 +91,14 @@ def test_tokens_that_are_hidden_inside_a_text_are_no_padding() -> None:
     """As ConSERT's cut-off hides them."""
     model, inputs = network(), batch([30, 6, 6, 29, 6, 30, 6, 6])
     inputs["attention_mask"][1:3, 2:5] = 0
-    torch.testing.assert_close(in_groups(lambda x: mean(model, x), inputs, 1), mean(model, inputs))
+    torch.testing.assert_close(compute_in_groups(lambda x: mean(model, x), inputs, 1), mean(model, inputs))
 
 
 def test_embeddings_are_split_too_and_get_their_gradient() -> None:
     model, inputs = network(), batch([30, 2, 3, 29, 2, 30, 4, 3])
     words = model.get_input_embeddings()(inputs.pop("input_ids")).detach()
     grads = []
-    for call in (lambda x: mean(model, x), lambda x: in_groups(lambda y: mean(model, y), x, 1)):
+    for call in (lambda x: mean(model, x), lambda x: compute_in_groups(lambda y: mean(model, y), x, 1)):
         given = words.clone().requires_grad_()
         call({"inputs_embeds": given, **inputs}).pow(2).sum().backward()
         grads.append(given.grad)
@@ -118,7 +121,7 @@ def test_a_batch_that_cannot_be_split_stays_whole(inputs: dict[str, Tensor]) -> 
         asked.append(given)
         return given["input_ids"].double()[:, :1]
 
-    in_groups(call, inputs, 1)
+    compute_in_groups(call, inputs, 1)
     assert len(asked) == 1
     assert asked[0] is inputs
 
@@ -133,13 +136,13 @@ def test_a_small_network_is_asked_less_often(monkeypatch: pytest.MonkeyPatch) ->
         return given["input_ids"].double()[:, :1]
 
     counts = []
-    for weights in (lengths.linear_weights(network()), 10_000_000):
+    for weights in (lengths.count_linear_weights(network()), 10_000_000):
         asked.clear()
-        in_groups(call, inputs, weights)
+        compute_in_groups(call, inputs, weights)
         counts.append(len(asked))
     assert counts == [1, 4]
 
 
 def test_weights_that_a_token_meets_are_those_of_linear_layers() -> None:
     # Two layers: four products of attention, 8 x 8, and two of the feed-forward part, 8 x 16; a pooler, 8 x 8.
-    assert lengths.linear_weights(network()) == 2 * (4 * 64 + 2 * 128) + 64
+    assert lengths.count_linear_weights(network()) == 2 * (4 * 64 + 2 * 128) + 64

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rbench.encoders.locate import fingerprint, locate, transformer_folder
+from rbench.encoders.locate import find_transformer_folder, hash_model, locate
 from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec
 
@@ -35,7 +35,7 @@ def test_own_name_goes_before_base_and_the_first_root_before_both(tmp_path: Path
     assert locate(encoder(), [tmp_path / "two", tmp_path / "one"]).where == str(by_name)
     found = locate(encoder(), [tmp_path / "none", tmp_path / "three"])
     assert found.where == str(named) != str(both)
-    assert found.fingerprint == fingerprint(named)
+    assert found.fingerprint == hash_model(named)
 
 
 def test_a_base_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_a_base_may_be_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert locate(encoder(base=str(where))).where == str(where)
     monkeypatch.chdir(tmp_path)
     assert locate(encoder(base="mine/model")).where == "mine/model"
-    with pytest.raises(ResourceError, match="neither a folder"):
+    with pytest.raises(ResourceError, match="other/model"):
         locate(encoder(base="./other/model"))
 
 
@@ -58,42 +58,33 @@ def test_a_name_cannot_leave_the_models_folder(base: str, tmp_path: Path, monkey
 
 
 def test_not_found_says_where_and_how(tmp_path: Path) -> None:
-    with pytest.raises(ResourceError) as error:
+    with pytest.raises(ResourceError) as caught:
         locate(encoder(revision="v1"), [tmp_path])
-    for words in (
-        "`toy`",
-        "toy or someone/toy",
-        str(tmp_path),
-        "HF_HUB_OFFLINE",
-        "hf download someone/toy --revision v1",
-    ):
-        assert words in str(error.value)
-    for words in ("--models", "RBENCH_MODELS"):
-        assert words in str(error.value)
+    for words in ("`toy`", str(tmp_path), "hf download someone/toy --revision v1", "--models"):
+        assert words in str(caught.value)
 
 
 def test_a_bare_name_that_is_not_found_is_said_to_be_a_folders(tmp_path: Path) -> None:
-    with pytest.raises(ResourceError) as error:
+    with pytest.raises(ResourceError) as caught:
         locate(encoder(base="toy"), [tmp_path])
-    assert "put config.json, weights and tokenizer into DIR/toy, then pass --models DIR" in str(error.value)
-    assert "hf download" not in str(error.value)
+    assert "DIR/toy" in str(caught.value) and "hf download" not in str(caught.value)
 
 
 def test_fingerprint_is_of_the_content(tmp_path: Path) -> None:
-    first = fingerprint(folder(tmp_path / "a", **{"tokenizer.json": "t", "README.md": "x"}))
-    assert fingerprint(folder(tmp_path / "b", **{"tokenizer.json": "t", "README.md": "y"})) == first
-    assert fingerprint(folder(tmp_path / "c", **{"tokenizer.json": "u"})) != first
-    assert fingerprint(folder(tmp_path / "d", **{"tokenizer.json": "t", "config.json": "{ }"})) != first
+    first = hash_model(folder(tmp_path / "a", **{"tokenizer.json": "t", "README.md": "x"}))
+    assert hash_model(folder(tmp_path / "b", **{"tokenizer.json": "t", "README.md": "y"})) == first
+    assert hash_model(folder(tmp_path / "c", **{"tokenizer.json": "u"})) != first
+    assert hash_model(folder(tmp_path / "d", **{"tokenizer.json": "t", "config.json": "{ }"})) != first
     changed = tmp_path / "a" / "model.safetensors"
     changed.write_text("v")
     os.utime(changed, ns=(1, 1))
-    assert fingerprint(tmp_path / "a") != first
+    assert hash_model(tmp_path / "a") != first
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     where = folder(tmp_path / "toy")
     (where / "model.safetensors").unlink()
-    with pytest.raises(ResourceError, match="no weights"):
+    with pytest.raises(ResourceError, match="toy"):
         locate(encoder(), [tmp_path])
 
 
@@ -104,17 +95,16 @@ def modules(*kinds: str, path: str = "0_Transformer") -> str:
 def test_sentence_transformers_folders_are_read_where_their_transformer_is(tmp_path: Path) -> None:
     inner = folder(tmp_path / "toy" / "0_Transformer")
     (tmp_path / "toy" / "modules.json").write_text(modules("Transformer", "Pooling", "Normalize"))
-    assert transformer_folder(tmp_path / "toy") == inner
-    assert locate(encoder(), [tmp_path]).fingerprint == fingerprint(inner)
+    assert find_transformer_folder(tmp_path / "toy") == inner
+    assert locate(encoder(), [tmp_path]).fingerprint == hash_model(inner)
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (modules("Transformer", "Pooling", "Dense"), "asks for a Dense without a config"),
-        (modules("Transformer", path="../../x"), "leaves the model's folder"),
-        ("{", "not a list"),
-        ('[{"kind": 1}]', "not a list"),
+        (modules("Transformer", "Pooling", "Dense"), "Dense"),
+        (modules("Transformer", path="../../x"), "../../x"),
+        ("{", "modules.json"),
     ],
 )
 def test_modules_that_rbench_does_not_read_are_refused(content: str, words: str, tmp_path: Path) -> None:
@@ -138,16 +128,16 @@ def test_code_of_the_folder_enters_its_fingerprint_where_a_config_names_it(tmp_p
     where = folder(tmp_path / "m")
     (where / "modeling_mine.py").write_text("A = 1\n")
     (where / "notes.py").write_text("")
-    before = fingerprint(where)
+    before = hash_model(where)
     (where / "modeling_mine.py").write_text("A = 2\n")
-    assert fingerprint(where) == before, "nothing runs it"
+    assert hash_model(where) == before, "nothing runs it"
     for name in ("config.json", "tokenizer_config.json"):
         own = folder(tmp_path / name)
         (own / name).write_text('{"auto_map": {"AutoModel": "modeling_mine.Mine"}}')
         (own / "modeling_mine.py").write_text("A = 1\n")
-        before = fingerprint(own)
+        before = hash_model(own)
         (own / "modeling_mine.py").write_text("A = 2\n")
-        assert fingerprint(own) != before
+        assert hash_model(own) != before
 
 
 @pytest.mark.parametrize(
@@ -159,6 +149,6 @@ def test_pickled_weights_count_unless_transformers_leaves_them_out(beside: str, 
     (where / "model.safetensors").unlink(missing_ok=True)
     (where / beside).write_bytes(b"a")
     (where / "pytorch_model.bin").write_bytes(b"b")
-    before = fingerprint(where)
+    before = hash_model(where)
     (where / "pytorch_model.bin").write_bytes(b"c")
-    assert (fingerprint(where) != before) is counts
+    assert (hash_model(where) != before) is counts

@@ -22,7 +22,7 @@ from sentence_transformers.models import Normalize
 import rbench
 from rbench.config.entries import load_encoder
 from rbench.config.registry import Registry
-from rbench.encoders.model_metadata import check_code
+from rbench.encoders.model_metadata import check_own_code
 from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec
 from tests.encoders.layouts import LEFT, LINEAR, TEXTS, Layout, Make, dense, made_of, static
@@ -117,8 +117,8 @@ def test_code_of_the_models_own_is_refused_with_the_reason(name: str, tmp_path: 
     code = {"AutoConfig": "modeling_own.OwnConfig", "AutoModel": "modeling_own.OwnModel"}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "own-network", "auto_map": code}))
     assert not spec_of(name).trust_remote_code
-    with pytest.raises(ResourceError, match=r"needs Python code of its own .*trust_remote_code: true"):
-        check_code(tmp_path, trusted=spec_of(name).trust_remote_code)
+    with pytest.raises(ResourceError, match="modeling_own"):
+        check_own_code(tmp_path, trusted=spec_of(name).trust_remote_code)
     assert any("Refused as it stands" in note for note in spec_of(name).notes)
 
 

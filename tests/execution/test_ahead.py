@@ -60,17 +60,17 @@ def test_a_long_fine_tuning_offers_a_probe_which_takes_seconds_there(tmp_path: P
     prepared = api.plan(suite, out=tmp_path / "run").prepared
     assert prepared is not None
     cache = WeightCache(tmp_path / "cache")
-    said = forecast.ahead(prepared, cache)
+    said = forecast.describe_trainings_ahead(prepared, cache)
     assert said is not None and "\n" not in said
     assert said.startswith(f"{FIRST}pretraining mini-bert and fine-tuning mini-bert on mini-sentiment: about ")
     _, offer, probe = said.partition(". With --finetune probe (frozen encoder, logistic head) fine-tuning takes about ")
     assert offer and probe.endswith(" s"), said
     pretrain, finetune, *_ = prepared.plan.jobs
     fill(cache, pretrain)
-    less = forecast.ahead(prepared, cache)
+    less = forecast.describe_trainings_ahead(prepared, cache)
     assert less is not None and less.startswith(f"{FIRST}fine-tuning mini-bert on mini-sentiment: about ")
     fill(cache, finetune)
-    assert forecast.ahead(prepared, cache) is None
+    assert forecast.describe_trainings_ahead(prepared, cache) is None
 
 
 def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
@@ -80,16 +80,16 @@ def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
         made = {"encoders": ["mini-bert-packaged"], "tasks": ["mini-sentiment"], "attacks": ["pwws"], **suite}
         prepared = api.plan({"resources": "mini", **made}, out=tmp_path / "run").prepared
         assert prepared is not None
-        note = forecast.ahead(prepared, WeightCache(tmp_path / "cache"))
+        note = forecast.describe_trainings_ahead(prepared, WeightCache(tmp_path / "cache"))
         assert note is not None
         return note.partition(" (")[2].partition("by the estimate")[2]
 
     offer = "With --finetune probe (frozen encoder, logistic head) fine-tuning takes about "
     fewer = "--set training.max_train=1000 (a sample of the training rows)"
     assert offer in said() and fewer not in said(), "seconds"
-    for name, value in {"LONG": 0.01, "FEW": 100}.items():
+    for name, value in {"LONG_SECONDS": 0.01, "FEW_ROWS": 100}.items():
         monkeypatch.setattr(forecast, name, value)
-    monkeypatch.setattr(work, "PER_JOB", 0.0)
+    monkeypatch.setattr(work, "JOB_SECONDS", 0.0)
     fewer = fewer.replace("1000", "100")
     assert re.search(rf"{re.escape(offer)}.+ s, and with {re.escape(fewer)} as well about .+ s$", said())
     assert re.fullmatch(rf"\. With {re.escape(fewer)} fine-tuning takes about .+ s", said(finetune=["probe"]))
@@ -100,7 +100,7 @@ def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
     ("arguments", "said"),
     [
         (("--encoder", "mini-bert-packaged", "--finetune", "prob"), "did you mean probe"),
-        (("--classifier", "./mine", "--finetune", "probe"), "--finetune goes with --encoder"),
+        (("--classifier", "./mine", "--finetune", "probe"), "--finetune"),
     ],
 )
 def test_a_strategy_that_does_not_apply_is_refused(arguments: tuple[str, ...], said: str) -> None:

@@ -16,16 +16,16 @@ import pytest
 
 from rbench.errors import LeaseLost
 from rbench.execution import attacks as attacking
-from rbench.execution.attacks import Cell
+from rbench.execution.attacks import OutcomeWriter
 from rbench.execution.cluster import scheduler as boards
-from rbench.execution.cluster.scheduler import Team, TeamBoard, run_jobs
+from rbench.execution.cluster.scheduler import JobBoard, WorkerGroup, schedule_jobs
 from rbench.execution.job import run_job
 from rbench.schema import Choice, Job, Outcome, Plan, Provenance, Record, Suite
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.tasks import Example
-from tests.store.runs.test_store import make_job
+from tests.store.builders import make_job
 
 CHUNK, N = 4, 30
 SUITE = Suite(name="s", encoders=("minilm",), tasks=("mr",), attacks=(Choice(name="pwws"),))
@@ -56,8 +56,8 @@ class Notes:
         self.said.append(text)
 
 
-def context(root: Path, team: Team) -> Any:
-    return SimpleNamespace(store=Store(root), team=team, progress=Notes())
+def context(root: Path, team: WorkerGroup) -> Any:
+    return SimpleNamespace(store=RunStore(root), team=team, progress=Notes())
 
 
 def outcome(example: Example, job: Job, **changes: Any) -> Outcome:
@@ -72,12 +72,12 @@ def work(root: Path, log: Path | None = None, wait: float = 0.0, processes: int 
     Nobody makes a second attack before all `processes` have made their first, so that a late one finds work left.
     With `stuck` attacks in the log this process works at its next one for ever.
     """
-    team, store = Team(root), Store(root)
+    team, store = WorkerGroup(root), RunStore(root)
     with team.joined(lambda others: PLAN):
-        board = TeamBoard(team, store, WeightCache(root / "cache"), JOBS)
+        board = JobBoard(team, store, WeightCache(root / "cache"), JOBS)
 
         def call(job: Job) -> Record | None:
-            cell = Cell(job, EXAMPLES, context(root, team))
+            cell = OutcomeWriter(job, EXAMPLES, context(root, team))
             for example in cell.examples():
                 time.sleep(wait)
                 while log is not None and log.exists() and len(attacks(log)) >= stuck:
@@ -98,7 +98,7 @@ def work(root: Path, log: Path | None = None, wait: float = 0.0, processes: int 
             store.write_record(record)
             return record
 
-        return [job.name for job, _ in run_jobs(JOBS, board, call)]
+        return [job.name for job, _ in schedule_jobs(JOBS, board, call)]
 
 
 def content(root: Path) -> dict[str, bytes]:
@@ -117,8 +117,8 @@ def test_the_outcomes_are_those_of_the_sample_in_its_order(alone: dict[str, byte
     work(tmp_path)
     assert sorted(Path(name).name for name in alone) == ["outcomes.jsonl"] * 2 + ["record.json"] * 2
     for job in JOBS:
-        assert Store(tmp_path).outcomes(job) == [outcome(example, job) for example in EXAMPLES]
-        assert Store(tmp_path).record(job) is not None
+        assert RunStore(tmp_path).outcomes(job) == [outcome(example, job) for example in EXAMPLES]
+        assert RunStore(tmp_path).record(job) is not None
 
 
 def together(root: Path, log: Path, stuck: tuple[int, ...] = (10**9,) * 3) -> list[Any]:
@@ -163,18 +163,18 @@ def test_what_a_killed_process_wrote_counts(alone: dict[str, bytes], tmp_path: P
 
 
 def test_a_stopped_process_writes_nothing_more(tmp_path: Path) -> None:
-    job, team = JOBS[0], Team(tmp_path)
+    job, team = JOBS[0], WorkerGroup(tmp_path)
     with team.joined(lambda others: PLAN):
-        cell = Cell(job, EXAMPLES, context(tmp_path, team))
+        cell = OutcomeWriter(job, EXAMPLES, context(tmp_path, team))
         examples = cell.examples()
         cell.append(outcome(next(examples), job))
-        before = Store(tmp_path).outcomes(job)
-        (lease,) = team._leases.held(job.key[:16])
+        before = RunStore(tmp_path).outcomes(job)
+        (lease,) = team._leases.held_leases(job.key[:16])
         lease.file.with_name(f"{lease.file.stem}.{lease.number + 1}").write_text('{"holder": "another"}')
         team.member._longest = 1000.0
         with pytest.raises(LeaseLost):
             cell.append(outcome(next(examples), job))
-        assert Store(tmp_path).outcomes(job) == before and len(before) == 1
+        assert RunStore(tmp_path).outcomes(job) == before and len(before) == 1
         cell.close()
 
 
@@ -183,32 +183,32 @@ def errored(example: Example) -> Outcome:
 
 
 def test_errored_examples_are_tried_again_by_the_next_run_and_by_nobody_meanwhile(tmp_path: Path) -> None:
-    job, first, second = JOBS[0], Team(tmp_path), Team(tmp_path)
+    job, first, second = JOBS[0], WorkerGroup(tmp_path), WorkerGroup(tmp_path)
     with first.joined(lambda others: PLAN):
-        cell = Cell(job, EXAMPLES, context(tmp_path, first))
+        cell = OutcomeWriter(job, EXAMPLES, context(tmp_path, first))
         examples = cell.examples()
         tried = [next(examples) for _ in range(CHUNK)]
         for example in tried:
             cell.append(errored(example))
         with second.joined(lambda others: PLAN):
-            beside = Cell(job, EXAMPLES, context(tmp_path, second))
+            beside = OutcomeWriter(job, EXAMPLES, context(tmp_path, second))
             assert {one.id for one in tried} <= beside.outcomes.keys()
-        assert {one.id for one in tried} <= Cell(job, EXAMPLES, context(tmp_path, first)).outcomes.keys()
+        assert {one.id for one in tried} <= OutcomeWriter(job, EXAMPLES, context(tmp_path, first)).outcomes.keys()
         cell.close()
     with second.joined(lambda others: PLAN):
         told = context(tmp_path, second)
-        again = Cell(job, EXAMPLES, told)
+        again = OutcomeWriter(job, EXAMPLES, told)
         assert again.outcomes == {}
         assert told.progress.said == [f"{job.name}: {CHUNK} of its examples errored and are attacked again"]
         assert {one.id for one in tried} <= {one.id for one in again.examples()}
 
 
 def test_an_outcome_is_kept_whatever_else_was_tried(tmp_path: Path) -> None:
-    job, store = JOBS[0], Store(tmp_path)
+    job, store = JOBS[0], RunStore(tmp_path)
     store.write_outcomes(job, [errored(EXAMPLES[0]), outcome(EXAMPLES[1], job)])
-    team = Team(tmp_path)
+    team = WorkerGroup(tmp_path)
     with team.joined(lambda others: PLAN):
-        cell = Cell(job, EXAMPLES, context(tmp_path, team))
+        cell = OutcomeWriter(job, EXAMPLES, context(tmp_path, team))
         assert cell.outcomes == {EXAMPLES[1].id: outcome(EXAMPLES[1], job)}
         cell.append(outcome(EXAMPLES[0], job))
         cell.close()
@@ -223,7 +223,7 @@ def deadly_work(root: Path, deadly: str) -> None:
     """Be one process of the plan, in which an example of the first attack ends whoever attacks it."""
 
     def attack(job: Job, spec: Any, context: Any, source: Any) -> Record | None:
-        cell = Cell(job, EXAMPLES, context)
+        cell = OutcomeWriter(job, EXAMPLES, context)
         for example in cell.examples():
             if (job, example.id) == (JOBS[0], deadly):
                 os._exit(137)  # as the kernel does, if memory runs out
@@ -234,12 +234,12 @@ def deadly_work(root: Path, deadly: str) -> None:
             return None
         return Record(job=job, status="complete", provenance=source(), outcomes=cell.merge(kept))
 
-    team, store = Team(root), Store(root)
+    team, store = WorkerGroup(root), RunStore(root)
     with team.joined(lambda others: PLAN):
-        board = TeamBoard(team, store, WeightCache(root / "cache"), JOBS)
+        board = JobBoard(team, store, WeightCache(root / "cache"), JOBS)
         attacking.attack = attack
         told = SimpleNamespace(store=store, team=team, progress=Notes(), device="cpu", network=OneSlotCache())
-        for _ in run_jobs(JOBS, board, lambda job: run_job(job, told)):
+        for _ in schedule_jobs(JOBS, board, lambda job: run_job(job, told)):
             pass
 
 
@@ -251,10 +251,10 @@ def test_a_job_that_kills_its_processes_fails_and_the_run_goes_on(alone: dict[st
         process.join(60)
         codes.append(process.exitcode)
     assert codes == [137] * 5 + [0], "the first one got further, four did not"
-    failed, complete = (Store(tmp_path).look(job).record for job in JOBS)
+    failed, complete = (RunStore(tmp_path).look(job).record for job in JOBS)
     assert failed is not None and failed.status == "failed" and complete is not None and complete.status == "complete"
     assert str(failed.error).startswith("4 processes died while they worked on examples 5 to 8, one after the other")
-    kept = {one.example_id for one in Store(tmp_path).outcomes(JOBS[0])}
+    kept = {one.example_id for one in RunStore(tmp_path).outcomes(JOBS[0])}
     assert kept >= {one.id for one in EXAMPLES[: CHUNK + 2]} and EXAMPLES[6].id not in kept, (
         "what was done before counts"
     )
@@ -262,12 +262,12 @@ def test_a_job_that_kills_its_processes_fails_and_the_run_goes_on(alone: dict[st
 
 def test_kills_that_hit_other_chunks_or_come_after_outcomes_fail_nothing(tmp_path: Path) -> None:
     for n in range(12):
-        team = Team(tmp_path)
-        team.member.beat()
-        cell = Cell(JOBS[0], EXAMPLES, context(tmp_path, team))
+        team = WorkerGroup(tmp_path)
+        team.member.write_heartbeat()
+        cell = OutcomeWriter(JOBS[0], EXAMPLES, context(tmp_path, team))
         cell.append(outcome(next(cell.examples()), JOBS[0]))
         cell.close()
-        assert len(Cell(JOBS[0], EXAMPLES, context(tmp_path, team)).outcomes) == n + 1
+        assert len(OutcomeWriter(JOBS[0], EXAMPLES, context(tmp_path, team)).outcomes) == n + 1
         team.member.file.unlink()
 
 
@@ -279,17 +279,17 @@ def test_after_two_deaths_examples_are_attacked_apart(tmp_path: Path, monkeypatc
         return iter(())
 
     checked = SimpleNamespace(hashes=lambda *arguments: {}, check=lambda: None)
-    monkeypatch.setattr(attacking, "Inputs", lambda job, context: checked)
+    monkeypatch.setattr(attacking, "JobInputs", lambda job, context: checked)
     monkeypatch.setattr(attacking, "victim_hash", lambda inputs: "")
-    monkeypatch.setattr(attacking, "_attack_task", lambda *arguments: None)
+    monkeypatch.setattr(attacking, "_build_attack_task", lambda *arguments: None)
     for _ in range(4):
-        team = Team(tmp_path)
-        team.member.beat()
+        team = WorkerGroup(tmp_path)
+        team.member.write_heartbeat()
         here = context(tmp_path, team)
         here.data = lambda *arguments: SimpleNamespace(split=lambda name: EXAMPLES)
         here.workers = SimpleNamespace(run=run)
         here.progress.update = lambda *arguments: None
         assert attacking.attack(job, job.spec, here, None) is None  # type: ignore[arg-type]
-        next(Cell(job, EXAMPLES, here).examples())
+        next(OutcomeWriter(job, EXAMPLES, here).examples())
         team.member.file.unlink()
     assert told == [False, False, True, True]

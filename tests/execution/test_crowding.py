@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rbench.execution.cluster.membership import Identity
-from rbench.execution.run import crowding
+from rbench.execution.cluster.membership import ProcessIdentity
+from rbench.execution.run import crowding_warning
 
-HERE = dataclasses.asdict(Identity.own())
+HERE = dataclasses.asdict(ProcessIdentity.own())
 ELSEWHERE = {**HERE, "host": "node-1"}
 
 
@@ -25,23 +25,23 @@ ELSEWHERE = {**HERE, "host": "node-1"}
     ],
 )
 def test_nothing_is_said_where_threads_have_cores(others: list[dict[str, Any]], threads: int, cores: int) -> None:
-    assert crowding(others, threads, cores) is None
+    assert crowding_warning(others, threads, cores) is None
 
 
 def test_too_many_threads_are_told_with_a_remedy() -> None:
-    said = crowding([{**HERE, "threads": 4}, {**ELSEWHERE, "threads": 8}], 4, 4)
+    said = crowding_warning([{**HERE, "threads": 4}, {**ELSEWHERE, "threads": 8}], 4, 4)
     assert said is not None
     assert "2 processes of this run share the 4 cores of this machine and compute with 8 threads" in said
     assert "OMP_NUM_THREADS=2" in said and "with --processes 2" in said
 
 
 def test_who_has_not_said_counts_as_this_one() -> None:
-    assert crowding([HERE], 1, 2) is None
-    assert "compute with 4 threads" in (crowding([HERE], 2, 2) or "")
+    assert crowding_warning([HERE], 1, 2) is None
+    assert "compute with 4 threads" in (crowding_warning([HERE], 2, 2) or "")
 
 
 def test_more_processes_than_cores_are_told_how_many_to_start() -> None:
-    said = crowding([{**HERE, "threads": 1}] * 2, 1, 2)
+    said = crowding_warning([{**HERE, "threads": 1}] * 2, 1, 2)
     assert said is not None
     assert "3 processes" in said and "at most 2 here, each with OMP_NUM_THREADS=1" in said and "--processes 2" in said
-    assert "share the 1 core of" in (crowding([{**HERE, "threads": 1}], 1, 1) or "")
+    assert "share the 1 core of" in (crowding_warning([{**HERE, "threads": 1}], 1, 1) or "")

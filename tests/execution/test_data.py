@@ -15,8 +15,8 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.plan.prepare import Options
 from rbench.schema import Record
-from rbench.store.runs import Store
-from rbench.system.progress import Silent
+from rbench.store.runs import RunStore
+from rbench.system.progress import SilentProgress
 from rbench.tasks import data as reading
 from rbench.tasks import lines
 from tests import tiny
@@ -77,12 +77,12 @@ def as_lines(file: Path, rows: list[dict[str, Any]]) -> None:
     write(file, "".join(json.dumps(row) + "\n" for row in rows))
 
 
-def ran(place: Path, suite: str, progress: Silent | None = None, **more: Any) -> api.RunResult:
+def ran(place: Path, suite: str, progress: SilentProgress | None = None, **more: Any) -> api.RunResult:
     folders: Any = {"include": (place / "mine",), "data": (place / "data",), "models": (place / "models",)}
     return api.run(f"{suite}.yaml", Options(**folders, **more, device="cpu", backend="torch"), progress=progress)
 
 
-class Before(Silent):
+class Before(SilentProgress):
     """Does something once, when the job of this name begins."""
 
     def __init__(self, job: str, act: Callable[[], Any]) -> None:
@@ -101,7 +101,7 @@ def changed(file: Path) -> None:
 
 
 def records(run: Path) -> dict[str, Record]:
-    return {record.job.name.removesuffix("/seed0"): record for record in Store(run).records()}
+    return {record.job.name.removesuffix("/seed0"): record for record in RunStore(run).records()}
 
 
 # ------------------------------------------------------------------------------------------------------------ rows
@@ -113,7 +113,7 @@ def test_a_run_reads_each_file_of_a_task_once(
 ) -> None:
     read: Counter[str] = Counter()
     hashed: Counter[str] = Counter()
-    real, real_hash = lines.read, reading.content_hash
+    real, real_hash = lines.read, reading.hash_examples
 
     def counting(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         read["/".join(path.parts[-2:])] += 1
@@ -124,7 +124,7 @@ def test_a_run_reads_each_file_of_a_task_once(
         return real_hash(examples)
 
     monkeypatch.setattr(lines, "read", counting)
-    monkeypatch.setattr(reading, "content_hash", hashing)
+    monkeypatch.setattr(reading, "hash_examples", hashing)
     assert not ran(place, suite).failed
     files = [f"{folder}/{split}.jsonl" for folder in folders for split in ("train", "validation", "test")]
     assert read == dict.fromkeys([*files, *(["edited/test.jsonl", "turned/test.jsonl"] * (suite == "contrast"))], 1)
@@ -181,7 +181,7 @@ def test_an_encoder_is_loaded_once_for_all_its_evaluations(place: Path, monkeypa
     found = {name: record.scores for name, record in records(together.run).items()}
     assert list(found) == STS
     for name in STS:
-        (Store(together.run).folder(records(together.run)[name].job) / "record.json").unlink()
+        (RunStore(together.run).folder(records(together.run)[name].job) / "record.json").unlink()
         assert records(ran(place, "sts").run)[name].scores == found[name]
     assert opened == ["toy", "first", "toy", "toy", "first", "first"]
 
@@ -235,12 +235,12 @@ def test_a_victim_is_loaded_once_for_all_its_contrast_sets(place: Path, monkeypa
     assert not result.failed and result.complete == 6
     assert len(opened) == len(set(opened)) == 2, "a victim a seed, two sets each"
     # With the victims in the cache, their evaluations follow each other, and none is asked for another.
-    before = Store(result.run).records()
+    before = RunStore(result.run).records()
     for record in before:
         if record.job.stage == "measure":
-            (Store(result.run).folder(record.job) / "record.json").unlink()
+            (RunStore(result.run).folder(record.job) / "record.json").unlink()
     assert not ran(place, "contrast").failed and len(opened) == 4
-    after = {record.job.key: record.provenance.weights_hash for record in Store(result.run).records()}
+    after = {record.job.key: record.provenance.weights_hash for record in RunStore(result.run).records()}
     assert after == {record.job.key: record.provenance.weights_hash for record in before}
     assert len(set(opened)) == 2
 
@@ -277,7 +277,7 @@ def test_victims_are_the_same_whether_or_not_others_were_attacked_before(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = ran(place, "attack")
-    stages = [record.job.stage for record in Store(together.run).records()]
+    stages = [record.job.stage for record in RunStore(together.run).records()]
     assert not together.failed and stages == ["finetune", "measure", "attack"] * 2
     monkeypatch.setenv("RBENCH_CACHE", str(place / "another"))
     alone = ran(place, "attack", only=("finetune/toy/films/freelb",), out=place / "alone")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rbench.execution.spread import Following
+from rbench.execution.spread import JobFollower
+from rbench.plan.planner import make_plan
 from rbench.schema import Job, Provenance, Record
-from tests.plan.test_planner import inputs, make_plan, suite
+from tests.plan.builders import make_inputs, make_suite
 from tests.store.conftest import Told
 
-PLAN = make_plan(suite(encoders=["lm"]), inputs())
+PLAN = make_plan(make_suite(encoders=["lm"]), make_inputs())
 
 
 class Board:
@@ -47,9 +48,9 @@ class Shown(Told):
         self.steps.append((done, total, text))
 
 
-def following(board: Board, team: Team, now: list[float]) -> tuple[Following, Shown]:
+def following(board: Board, team: Team, now: list[float]) -> tuple[JobFollower, Shown]:
     shown = Shown()
-    return Following([*PLAN.jobs], team, board, shown, lambda: now[0]), shown  # type: ignore[arg-type]
+    return JobFollower([*PLAN.jobs], team, board, shown, lambda: now[0]), shown  # type: ignore[arg-type]
 
 
 def test_what_ends_is_told_once_and_counted() -> None:

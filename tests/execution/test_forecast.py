@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rbench import api
-from rbench.errors import PlanError
 from rbench.execution import forecast as forecasts
-from rbench.plan.work import Machine, Timing
+from rbench.plan.work import DurationEstimator, MachineSpeed
 from rbench.system import speed
 
 SUITE: dict[str, Any] = {
@@ -37,7 +35,7 @@ def this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_hours_are_the_sum_of_the_jobs_that_are_left(planned: api.Planned) -> None:
     assert planned.prepared is not None
-    timing = Timing(planned.prepared, Machine(80.0, cores=2, workers=2))
+    timing = DurationEstimator(planned.prepared, MachineSpeed(80.0, cores=2, workers=2))
     found = forecasts.forecast(planned)
     assert (found.jobs, found.gflops, found.workers) == (len(planned.jobs), 80.0, 2)
     assert 3600 * found.hours == pytest.approx(sum(map(timing.seconds, planned.jobs)))
@@ -63,8 +61,3 @@ def test_fewer_workers_and_a_slower_machine_take_longer(planned: api.Planned, mo
 def test_nothing_left_is_no_time(planned: api.Planned) -> None:
     found = forecasts.forecast(dataclasses.replace(planned, done=frozenset(job.key for job in planned.jobs)))
     assert (found.jobs, found.hours, found.largest) == (0, 0, ())
-
-
-def test_a_plan_without_its_inputs_is_refused(planned: api.Planned, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="not made of a suite"):
-        forecasts.forecast(dataclasses.replace(planned, prepared=None))

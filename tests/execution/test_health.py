@@ -18,16 +18,16 @@ from rbench.schema import (
     Health,
     Job,
     Provenance,
-    Raised,
+    RaisedFlag,
     Record,
     Score,
     Training,
 )
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.system.one_slot_cache import OneSlotCache
 from rbench.train.finetune import sample_split
 from tests import tiny
-from tests.store.runs.test_store import make_job
+from tests.store.builders import make_job
 
 DATA = tiny.data(validation=61)
 
@@ -68,12 +68,12 @@ def test_the_majority_share_is_that_of_the_rows_on_which_the_accuracy_was_comput
 
 def test_a_job_says_its_flags_when_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
-    health = Health(flags=(Raised(flag="starved of candidates", because="80% of 10 words"),))
+    health = Health(flags=(RaisedFlag(flag="starved of candidates", because="80% of 10 words"),))
     ended = Record(job=make_job(), status="complete", provenance=Provenance(rbench="0"), health=health)
     monkeypatch.setattr(attacks, "attack", lambda *arguments: ended)
     progress = SimpleNamespace(note=notes.append)
     context: Any = SimpleNamespace(
-        store=Store(tmp_path),
+        store=RunStore(tmp_path),
         team=SimpleNamespace(check=lambda job: None, check_deaths=lambda job: None),
         device="cpu",
         network=OneSlotCache(),

@@ -13,16 +13,16 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from rbench import api, mini
-from rbench.api.suites import prepared_for
-from rbench.encoders.locate import fingerprint
+from rbench.api.suites import prepare_suite
+from rbench.encoders.locate import hash_model
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import lexical
 from rbench.plan.prepare import Options
 from rbench.schema import Record
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache, weights_hash
 from rbench.system import digests
-from rbench.system.progress import Silent
+from rbench.system.progress import SilentProgress
 from rbench.train import loop, models
 from tests.recipes import world
 
@@ -119,7 +119,7 @@ def options(place: Path, **more: Any) -> Options:
     return Options(include=(place / "mine",), models=(place / "models",), device="cpu", backend="torch", **more)
 
 
-class Exchange(Silent):
+class Exchange(SilentProgress):
     """Puts another input where the planned one lay: when a job begins, or when it has done so many of its steps."""
 
     def __init__(self, place: Path, originals: Path, name: str, job: str, after: int | None = None) -> None:
@@ -152,14 +152,14 @@ class WrittenOver(Exchange):
 
 
 def record(run: Path, name: str) -> Record:
-    (found,) = [record for record in Store(run).records() if record.job.name == name]
+    (found,) = [record for record in RunStore(run).records() if record.job.name == name]
     return found
 
 
 def planned(place: Path, suite: str, key: str) -> str:
     """A fingerprint that the plan's jobs hold: `key` is the name of a field of their specs, or of an entry of one."""
     found = set()
-    for job in prepared_for(f"{suite}.yaml", options(place)).plan.jobs:
+    for job in prepare_suite(f"{suite}.yaml", options(place)).plan.jobs:
         spec = job.spec.model_dump()
         fields = {**spec, **spec.get("resource_fingerprints", {}), **spec.get("model_fingerprints", {})}
         found |= {fields[key]} if isinstance(fields.get(key), str) and len(fields[key]) == 64 else set()
@@ -251,7 +251,7 @@ def test_a_base_exchanged_while_it_is_loaded_leaves_no_checkpoint_of_the_other(
         return real(*args, **more)
 
     monkeypatch.setattr(models, "load_encoder", early)
-    monkeypatch.setattr(loop.Trainer, "run", None)
+    monkeypatch.setattr(loop.ObjectiveTrainer, "run", None)
     failed = record(ran(place, "train", job).run, job)
     assert failed.error is not None and "changed after the run was planned" in failed.error
 
@@ -288,10 +288,10 @@ def test_a_resource_exchanged_while_texts_are_attacked_leaves_no_outcome_of_the_
     failed = record(result.run, job)
     assert failed.error is not None and "changed after the run was planned" in failed.error
     assert str(place / "models" / "lm") in failed.error
-    assert len(Store(result.run).outcomes(failed.job)) == (0 if workers > 1 else 3)
+    assert len(RunStore(result.run).outcomes(failed.job)) == (0 if workers > 1 else 3)
 
 
-class Spoilt(Silent):
+class Spoilt(SilentProgress):
     """Changes the sign of a cached victim's head when the attack on it begins."""
 
     def __init__(self, job: str) -> None:
@@ -310,7 +310,7 @@ def test_a_victim_that_is_not_what_its_job_recorded_is_not_attacked_and_made_aga
     suite = (place / "attack.yaml").read_text(encoding="utf-8").replace("[pwws, geometry, bae]", "[pwws]")
     (place / "attack.yaml").write_text(suite, encoding="utf-8")
     failed = record(ran(place, "attack", job, Spoilt(job)).run, job)
-    assert failed.status == "failed" and not Store(place / "results/runs/attack").outcomes(failed.job)
+    assert failed.status == "failed" and not RunStore(place / "results/runs/attack").outcomes(failed.job)
     again = ran(place, "attack", job)
     assert not again.failed and record(again.run, job).status == "complete"
 
@@ -318,7 +318,7 @@ def test_a_victim_that_is_not_what_its_job_recorded_is_not_attacked_and_made_aga
 def test_records_hold_the_hashes_of_what_was_opened(place: Path) -> None:
     job = "measure/plain/mini-sts/seed0"
     opened = record(ran(place, "evaluate", job).run, job).provenance
-    assert opened.weights_hash == fingerprint(place / "models" / "org/plain")
+    assert opened.weights_hash == hash_model(place / "models" / "org/plain")
     run = ran(place, "attack", "").run
     victim = record(run, "finetune/plain/mini-sentiment/clean/seed0").provenance.weights_hash
     found = {
@@ -327,8 +327,8 @@ def test_records_hold_the_hashes_of_what_was_opened(place: Path) -> None:
     assert {provenance.weights_hash for provenance in found.values()} == {victim}
     assert set(found["pwws"].resources) == {"synonyms", "stopwords"}
     words = place / "models" / "words" / "synonyms.txt"
-    assert found["pwws"].resources["synonyms"] == digests.of_files([words])
-    assert found["bae"].resources["masked_lm"] == fingerprint(place / "models" / "lm")
+    assert found["pwws"].resources["synonyms"] == digests.hash_files([words])
+    assert found["bae"].resources["masked_lm"] == hash_model(place / "models" / "lm")
 
 
 def test_a_masked_lm_that_a_job_made_is_what_that_job_recorded(place: Path) -> None:

@@ -9,20 +9,21 @@ from typing import Any
 import pytest
 
 from rbench import masking
+from rbench.config.registry import load_module
 from rbench.errors import JobError, LeaseLost
 from rbench.execution import attacks, measured
 from rbench.execution.job import run_job
 from rbench.schema import EncoderSpec, Job, Provenance, Record, TaskSpec
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.system.one_slot_cache import OneSlotCache
 from tests.specs import of_sts
-from tests.store.runs.test_store import make_job
+from tests.store.builders import make_job
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Any:
     return SimpleNamespace(
-        store=Store(tmp_path),
+        store=RunStore(tmp_path),
         team=SimpleNamespace(check=lambda job: None, check_deaths=lambda job: None),
         device="cpu",
         network=OneSlotCache(),
@@ -45,6 +46,17 @@ def test_a_job_that_raises_or_exits_has_failed(
     record = run_job(make_job(), context)
     assert record is not None and record.status == "failed" and type(error).__name__ in str(record.error)
     assert context.store.record(make_job()) == record
+
+
+def test_what_a_users_module_raises_ends_with_its_line(
+    context: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def attack(*arguments):\n    return 1 / 0\n")
+    monkeypatch.setattr(attacks, "attack", load_module(file).attack)
+    record = run_job(make_job(), context)
+    assert record is not None and record.error is not None and record.error.startswith("Traceback")
+    assert record.reason == f"{file}:2: ZeroDivisionError: division by zero"
 
 
 def test_secrets_in_the_causes_of_an_error_are_in_no_record(context: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rbench.schema import Health, Job, Outcome, Provenance, Raised, Record, Suite
-from rbench.store.runs import Store
+from rbench.schema import Health, Job, Outcome, Provenance, RaisedFlag, Record, Suite
+from rbench.store.runs import RunStore
 from tests.tables.conftest import make_plan, make_record, make_suite
 
 STATUS = {"s": "succeeded", "f": "failed", "w": "skipped", "!": "errored", "-": "skipped"}
@@ -48,7 +48,7 @@ def run(
     flagged: bool = False,
 ) -> Path:
     """Write a RUN. `letters` are the outcomes of every attack, or by attack; an attack without letters is not done."""
-    store = Store(root)
+    store = RunStore(root)
     plan = make_plan(of or suite())
     plan = plan.model_copy(update={"jobs": tuple(change(job) for job in plan.jobs)})
     store.write_plan(plan)
@@ -57,7 +57,7 @@ def run(
         if bits:
             outcomes = [outcome(i, letter) for i, letter in enumerate(bits)]
             record = make_record(job, outcomes, weights_hash=f"{weights}-{job.parts[0]}-{job.seed}")
-            health = Health(flags=(Raised(flag="starved of candidates", because="few"),)) if flagged else Health()
+            health = Health(flags=(RaisedFlag(flag="starved of candidates", because="few"),)) if flagged else Health()
             digest = store.write_outcomes(job, outcomes)
             store.write_record(record.model_copy(update={"outcomes": digest, "health": health}))
     return root
@@ -65,7 +65,7 @@ def run(
 
 def fail(root: Path) -> None:
     """Make the first job of a RUN one that failed."""
-    store = Store(root)
+    store = RunStore(root)
     plan = store.plan()
     assert plan is not None
     record = Record(job=plan.jobs[0], status="failed", provenance=Provenance(rbench="0"), error="Traceback\nOops: x")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rbench.gate.raters import Told, told_rise
+from rbench.gate.raters import RaterScores, compare_rater_scores
 from rbench.gate.score import GateSample, judge
 from rbench.metrics import Observations, accepted, added
 
@@ -15,7 +15,7 @@ Values = NDArray[np.float64]
 
 def drawn(
     rng: np.random.Generator, kept: float, sheet: str, *, n: int = 300, judged: int = 60, raters: int = 3
-) -> Told:
+) -> RaterScores:
     """Draw a run of which raters of unlike skill judge some successes."""
     fell = rng.random(n) < 0.6
     asked = np.flatnonzero(fell)[:judged]
@@ -30,10 +30,12 @@ def drawn(
         shares[asked] = said
         return (accepted(of, shares) + added(of, shares))[:, None]
 
-    return Told(values(answers.mean(axis=0)), {f"{sheet}/{i}": values(own) for i, own in enumerate(answers)}, judged)
+    return RaterScores(
+        values(answers.mean(axis=0)), {f"{sheet}/{i}": values(own) for i, own in enumerate(answers)}, judged
+    )
 
 
-def sample(before: Told, after: Told) -> GateSample:
+def sample(before: RaterScores, after: RaterScores) -> GateSample:
     return GateSample((before.values,), after.values, False, 0.0, metric="valid_asr", told=(before, after))
 
 
@@ -54,7 +56,7 @@ def test_false_alarms_are_rare_and_a_rise_of_thirty_points_is_found(
 def test_a_fall_of_what_should_be_high_is_a_rise() -> None:
     rng = np.random.default_rng(1)
     one, other = drawn(rng, 0.9, "a"), drawn(rng, 0.5, "b")
-    up, down = (told_rise([one], other, higher_is_worse=worse) for worse in (True, False))
+    up, down = (compare_rater_scores([one], other, higher_is_worse=worse) for worse in (True, False))
     assert up is not None and down is not None and up.value == -down.value < 0
     assert up.p == pytest.approx(1 - down.p) and up.limits(0.05) == pytest.approx([-x for x in down.limits(0.05)[::-1]])
 
@@ -63,6 +65,6 @@ def test_without_common_examples_there_is_no_rise_and_without_any_change_no_fail
     rng = np.random.default_rng(2)
     one = drawn(rng, 0.5, "a")
     nothing = one._replace(values=np.full_like(one.values, np.nan))
-    assert told_rise([one], nothing, higher_is_worse=True) is None
+    assert compare_rater_scores([one], nothing, higher_is_worse=True) is None
     (row,) = judge([sample(one, one)], alpha=0.05, about_these_weights=True)
     assert row.verdict == "passed" and row.rise == 0.0 and row.low is not None and row.low < 0

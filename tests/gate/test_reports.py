@@ -11,27 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.api import check, check_annotations, check_table, write_baseline, write_reports
-from rbench.gate.check import Checked, CheckedRow, Rules
-from rbench.gate.reports import github, junit, summary
+from rbench.gate.check import CheckedRow, CheckResult, CheckRules
+from rbench.gate.reports import as_junit, as_summary, list_github_commands
 from rbench.gate.score import GateRow, GateVerdict
-from rbench.metrics import Metrics
-from rbench.verdicts.compare import CellKey
+from rbench.metrics import MetricCatalogue
+from rbench.verdicts.compare import CellName
 from tests.gate import gated
 
 NASTY = 'pwws[a="<b>", c=100%]\n::error::x\x1b'
-METRICS = Metrics()
-RULES = Rules()
+METRICS = MetricCatalogue()
+RULES = CheckRules()
 JUDGED = GateRow(0.3, 0.2, 0.4, 0.001, 0.002, 100, None, "failed", "rose by 30.0 points", 0.1)
 
 
-def checked(name: str = NASTY, because: str = "rose & fell <100%>\nat once", rules: Rules = RULES) -> Checked:
+def checked(name: str = NASTY, because: str = "rose & fell <100%>\nat once", rules: CheckRules = RULES) -> CheckResult:
     verdicts: tuple[GateVerdict, ...] = ("passed", "failed", "undecided", "unexplained")
-    key = CellKey("minilm", "mr", "clean", name)
+    key = CellName("minilm", "mr", "clean", name)
     rows = tuple(
         CheckedRow(METRICS["asr"], key, verdict, because, JUDGED, 0.5, 0.8, 1, ("near chance",)) for verdict in verdicts
     )
-    gone = CheckedRow(METRICS["aua"], CellKey("gone", "mr", "clean", "pwws"), "failed", "missing")
-    return Checked("run", rules, (*rows, gone))
+    gone = CheckedRow(METRICS["aua"], CellName("gone", "mr", "clean", "pwws"), "failed", "missing")
+    return CheckResult("run", rules, (*rows, gone))
 
 
 def decoded(line: str) -> tuple[str, str, str]:
@@ -45,13 +45,13 @@ def decoded(line: str) -> tuple[str, str, str]:
 
 
 def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
-    lines = list(github(checked()))
+    lines = list(list_github_commands(checked()))
     assert [decoded(line)[0] for line in lines] == ["notice", "error", "error", "error", "error"]
     assert decoded(lines[2])[1] == f"rbench: ASR, minilm/mr/clean/{NASTY} cannot be judged"
     assert decoded(lines[3])[1] == f"rbench: ASR, minilm/mr/clean/{NASTY} is worse, cause unknown"
-    allowed = list(github(checked(rules=Rules(allow_undecided=True))))
+    allowed = list(list_github_commands(checked(rules=CheckRules(allow_undecided=True))))
     assert [decoded(line)[0] for line in allowed] == ["notice", "error", "warning", "error", "error"]
-    allowed = list(github(checked(rules=Rules(allow_unexplained=True))))
+    allowed = list(list_github_commands(checked(rules=CheckRules(allow_unexplained=True))))
     assert [decoded(line)[0] for line in allowed] == ["notice", "error", "error", "warning", "error"]
     assert not any("\n" in line or "\r" in line for line in lines)
     _, title, message = decoded(lines[1])
@@ -59,7 +59,7 @@ def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
     assert message.startswith("rose & fell <100%>\nat once. 50.0 became 80.0")
     assert "points for the worse, corrected p 0.002, n = 100" in message
     tiny = replace(JUDGED, p_holm=1e-9)
-    (line,) = github(Checked("run", Rules(), (replace(checked().rows[1], judged=tiny),)))
+    (line,) = list_github_commands(CheckResult("run", CheckRules(), (replace(checked().rows[1], judged=tiny),)))
     assert "corrected p <0.001," in line, "as in tables: none is 0"
     head = lines[1].removeprefix("::error title=").partition("::")[0]
     assert ":" not in head and "," not in head and "%3A" in head and "100%25" in lines[1]
@@ -67,12 +67,12 @@ def test_annotations_are_one_line_each_and_say_what_was_meant() -> None:
 
 @given(name=st.text(), because=st.text())
 def test_junit_is_well_formed_whatever_the_labels(name: str, because: str) -> None:
-    root = ElementTree.fromstring(junit(checked(name, because)))
+    root = ElementTree.fromstring(as_junit(checked(name, because)))
     assert len(root.findall(".//testcase")) == 5
 
 
 def test_junit_has_a_case_for_each_row() -> None:
-    root = ElementTree.fromstring(junit(checked()))
+    root = ElementTree.fromstring(as_junit(checked()))
     (suite,) = root.findall("testsuite")
     assert {key: suite.get(key) for key in ("tests", "failures", "errors", "skipped")} == {
         "tests": "5",
@@ -88,9 +88,9 @@ def test_junit_has_a_case_for_each_row() -> None:
         ["failure"],
         ["failure"],
     ]
-    allowed = ElementTree.fromstring(junit(checked(rules=Rules(allow_undecided=True))))
+    allowed = ElementTree.fromstring(as_junit(checked(rules=CheckRules(allow_undecided=True))))
     assert [case[0].tag for case in allowed.findall(".//testcase")[2:4]] == ["skipped", "failure"]
-    allowed = ElementTree.fromstring(junit(checked(rules=Rules(allow_unexplained=True))))
+    allowed = ElementTree.fromstring(as_junit(checked(rules=CheckRules(allow_unexplained=True))))
     assert [case[0].tag for case in allowed.findall(".//testcase")[2:4]] == ["error", "skipped"]
     failure = cases[1].find("failure")
     assert failure is not None and failure.get("message") == "rose & fell <100%>\nat once"
@@ -99,7 +99,7 @@ def test_junit_has_a_case_for_each_row() -> None:
 
 
 def test_the_summary_is_markdown_that_labels_cannot_break() -> None:
-    text = summary(checked("a|b", "x <script> | *y*"))
+    text = as_summary(checked("a|b", "x <script> | *y*"))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.replace("\\|", "").count("|") for line in rows}) == 1
     assert "<script>" not in text and text.startswith("## rbench check failed")
@@ -122,9 +122,9 @@ def test_reports_go_where_they_are_asked_for(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
     write_reports(checked(), junit=tmp_path / "new" / "j.xml", summary=tmp_path / "s.md")
     assert ElementTree.parse(tmp_path / "new" / "j.xml").getroot().tag == "testsuites"
-    assert page.read_text() == "before\n" and (tmp_path / "s.md").read_text() == summary(checked())
+    assert page.read_text() == "before\n" and (tmp_path / "s.md").read_text() == as_summary(checked())
     write_reports(checked())
-    assert page.read_text() == "before\n" + summary(checked())
+    assert page.read_text() == "before\n" + as_summary(checked())
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
     write_reports(checked())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rbench import recipes
-from rbench.config.registry import load_module
+from rbench.config.code import find
 from rbench.recipes.run import seed_all
 from rbench.schema import TaskSpec
 from tests.golden import world
@@ -29,7 +29,7 @@ def computed(path: Path, folder: Path) -> Value:
     name = path.stem
     found: dict[str, Value] = {}
     if path.suffix == ".py":
-        found["defaults"] = load_module(path).Options().model_dump(mode="json")
+        found["defaults"] = find("attacks", name).open().Options().model_dump(mode="json")
     for task in (world.SINGLE, world.PAIR):
         found[task.kind] = outcomes(name, path, task, folder, {})
     if name in LOOSER:

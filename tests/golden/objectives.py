@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rbench.train import objectives
 from tests.golden import formula, world
 from tests.golden.case import Case, Value
 from tests.golden.world import SENTENCES
@@ -112,9 +113,9 @@ def build(name: str, options: dict[str, Any], folder: Path) -> Any:
     """The objective in float64 on the formula's network, all of its parameters given by formula."""
     torch.manual_seed(0)
     base = world.network(folder)
-    made, spec = module(name), world.spec(name, base, options=options)
-    more = {"resources": world.resources(folder)} if getattr(made, "NEEDS", ()) else {}
-    built = made.build(made.Options(**options), spec, base, **more)
+    made, spec = objectives.find(name), world.spec(name, base, options=options)
+    resources = world.resources(folder) if made.resources else None
+    built: Any = made.build(made.Options(**options), spec, base, resources)
     if hasattr(built, "prepare"):
         built.prepare(SENTENCES, folder / f"prepared-{name}", None)
     built.model.double()
@@ -194,7 +195,7 @@ def whitening(folder: Path) -> Value:
         found[f"dim {k}"] = {"mean": formula.digest(mean), "map": formula.digest(W @ W.T), "kept_variance": share}
     base = world.network(folder)
     spec = world.spec("whitening", base, steps=None)
-    built = made.build(made.Options(dim=4), spec, base)
+    built = made.WhiteningObjective(made.Options(dim=4), spec, base)
     scores = built.fit([*SENTENCES, *(text for pair in world.PAIRS for text in pair)], "cpu", None)
     vectors = built.encoder.encode(SENTENCES)
     return found | {"scores": scores, "products": formula.digest(vectors @ vectors.T)}
@@ -204,12 +205,12 @@ def forget(folder: Path) -> Value:
     """Of fixed weights what they become; of an encoder the whole. Random numbers are drawn by torch."""
     made, found = module("forget"), dict[str, Value](defaults=defaults("forget"))
     weight, random = formula.tensor("forget", 6, 4), formula.tensor("random", 6, 4)
-    mixed = made.forgotten(made.Options(amount=0.3), weight, random)
+    mixed = made.forget_weight(made.Options(amount=0.3), weight, random)
     base = world.network(folder)
     spec = world.spec("forget", base, steps=None)
     for by in ("mixing", "noise"):
         torch.manual_seed(3)
-        built = made.build(made.Options(by=by, amount=0.4), spec, base)
+        built = made.ForgettingObjective(made.Options(by=by, amount=0.4), spec, base)
         scores = built.fit([*SENTENCES, *(text for pair in world.PAIRS for text in pair)], "cpu", None)
         found[by] = {"scores": scores, "vectors": formula.digest(built.encoder.encode(SENTENCES))}
     return found | {"mixed": formula.digest(mixed)}
@@ -219,17 +220,17 @@ def retrofit(folder: Path) -> Value:
     """Of fixed vectors the graph and what words become; of an encoder the whole, in the embedded world."""
     made, found = module("retrofit"), dict[str, Value](defaults=defaults("retrofit"))
     unit = torch.nn.functional.normalize(formula.tensor("words", 9, 4), dim=1).numpy()
-    graph = made.near(unit, 2, 0.1)
+    graph = made.link_nearest(unit, 2, 0.1)
     own = formula.tensor("retrofit", 9, 3).numpy()
     found["words"] = {
         "graph": formula.digest(graph.toarray()),
-        "become": formula.digest(made.retrofitted(own, graph, 2.0)),
+        "become": formula.digest(made.solve_retrofit(own, graph, 2.0)),
     }
     base = world.network(folder)
     spec = world.spec("retrofit", base, steps=None)
     for neighbours in ("near", "random"):
         options = made.Options(strength=3.0, candidates=4, neighbours=neighbours)
-        built = made.build(options, spec, base, resources=world.resources(folder))
+        built = made.RetrofitObjective(options, spec, base, resources=world.resources(folder))
         scores = built.fit(SENTENCES, "cpu", None)
         found[neighbours] = {"scores": scores, "vectors": formula.digest(built.encoder.encode(SENTENCES))}
     return found

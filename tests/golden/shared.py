@@ -10,22 +10,22 @@ import numpy as np
 import torch
 
 from rbench.encoders import architecture
-from rbench.encoders.random_weights import draw
+from rbench.encoders.random_weights import draw_encoder
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.execution.attacks import sample
 from rbench.measures import TrainedContext, positives
 from rbench.schema import EncoderSpec, Outcome, Score
-from rbench.score.contrast import Judged, adversarial_scores, contrast_scores
-from rbench.score.sts import Pairs
+from rbench.score.contrast import BundleResult, adversarial_scores, contrast_scores
+from rbench.score.sts import StsPairs
 from rbench.score.subsets import set_scores
 from rbench.tasks import Example, TaskData
 from rbench.train import objectives
 from rbench.train.finetune import sample_split
 from rbench.train.loop import pretrain
-from rbench.words.substitution.batched import Geometry, Target, at_most
-from rbench.words.substitution.candidates import MaskedWords, Neighbours
+from rbench.words.substitution.batched import BatchedGeometry, SearchTarget, at_most
+from rbench.words.substitution.candidates import MaskedWords, NeighbourWords
 from rbench.words.substitution.options import RELEASED_SOURCE
-from rbench.words.substitution.search import BatchText, Gradients, Scores, Slot, search
+from rbench.words.substitution.search import BatchText, CandidateScores, TextGradients, WordSlot, search
 from tests.golden import formula, world
 from tests.golden.case import Case, Value
 from tests.golden.world import PAIRS, SENTENCES
@@ -63,7 +63,7 @@ def neighbours(folder: Path) -> Value:
     words = [word for pair in PAIRS for text in pair for word in text.rstrip(".").split()]
     found = {}
     for name, options in {"plain": {}, "far": {"candidates": 6, "min_cosine": None}}.items():
-        source: Any = Neighbours(world.resources(folder).word_vectors, **options)  # type: ignore[arg-type]
+        source: Any = NeighbourWords(world.resources(folder).word_vectors, **options)  # type: ignore[arg-type]
         found[name] = {word: source([(word, 0, len(word))])[0] for word in words}
     return found
 
@@ -74,16 +74,18 @@ def wordswap(folder: Path) -> Value:
     def vectors(batch: list[BatchText], kind: str) -> torch.Tensor:
         return torch.stack([formula.tensor(f"{kind} {' '.join(one.words)}", 3) for one in batch])
 
-    def gradients(batch: list[BatchText]) -> Gradients:
+    def gradients(batch: list[BatchText]) -> TextGradients:
         norms = [formula.tensor(f"norm {one.row} {' '.join(one.words)}", len(one.words)).abs() for one in batch]
-        return Gradients(vectors(batch, "at"), vectors(batch, "towards"), norms)
+        return TextGradients(vectors(batch, "at"), vectors(batch, "towards"), norms)
 
-    def candidates(batch: list[Slot]) -> list[list[str]]:
+    def candidates(batch: list[WordSlot]) -> list[list[str]]:
         drawn = (formula.numbers(f"{one.words[one.place]} {one.place}", 5) for one in batch)
         return [[f"w{int(100 * x)}" for x in numbers if x < 0.6] for numbers in drawn]
 
-    def scores(batch: list[BatchText]) -> Scores:
-        return Scores(vectors(batch, "at"), [float(formula.numbers(" ".join(s.words), 1)[0]) < 0.1 for s in batch])
+    def scores(batch: list[BatchText]) -> CandidateScores:
+        return CandidateScores(
+            vectors(batch, "at"), [float(formula.numbers(" ".join(s.words), 1)[0]) < 0.1 for s in batch]
+        )
 
     texts = [text.rstrip(".").split() for text in SENTENCES]
     free = [[word.islower() for word in text] for text in texts]
@@ -104,21 +106,23 @@ def wordswap(folder: Path) -> Value:
 def geometry(folder: Path) -> Value:
     """The search on an encoder in training, for single texts and for pairs whose first column is fixed."""
     encoder, resources = world.encoder(folder).train(), world.resources(folder)
-    made = Geometry.of(resources, candidates=200, min_cosine=0.2)
+    made = BatchedGeometry.of(resources, candidates=200, min_cosine=0.2)
 
     def loss(z: torch.Tensor, rows: list[int]) -> torch.Tensor:
         keys = formula.tensor("keys", 8, z.shape[1]).to(z.dtype)
         similar = z @ keys.T
         return similar.logsumexp(dim=1) - similar[torch.arange(len(rows)), rows]
 
-    def run(texts: list[tuple[str, ...]], *, by: Geometry = made, fixed: tuple[int, ...] = (), **more: Any) -> Value:
-        target = Target(encoder, loss, max_length=24, **more)
+    def run(
+        texts: list[tuple[str, ...]], *, by: BatchedGeometry = made, fixed: tuple[int, ...] = (), **more: Any
+    ) -> Value:
+        target = SearchTarget(encoder, loss, max_length=24, **more)
         swapped = by(texts, target, max_words=at_most(3, 0.5), fixed=fixed)
         return [[list(one.texts), [step.index for step in one.substitutions], one.num_words] for one in swapped]
 
     head = torch.nn.Linear(16, 16)
     formula.fill(head)
-    released = Geometry.of(
+    released = BatchedGeometry.of(
         resources, **RELEASED_SOURCE, order="once", keep="positive", word_norm="l1", accept_flip=False
     )
     return {
@@ -133,14 +137,14 @@ def geometry(folder: Path) -> Value:
 def edits(folder: Path) -> Value:
     """x_syn and x_ant of the sentences."""
     from rbench.mini.lexical import pos_tags
-    from rbench.train.edits import EditOptions, Editor, tagged, types
+    from rbench.train.edits import EditOptions, SentenceEditor, count_types, tag_text
     from rbench.words.resources.thesaurus import mini_thesaurus
 
     texts = [*SENTENCES, *(" ".join(pair) for pair in PAIRS)]
-    places = [tagged(text, pos_tags) for text in texts]
-    counts, look_up = types(texts, places), mini_thesaurus()
+    places = [tag_text(text, pos_tags) for text in texts]
+    counts, look_up = count_types(texts, places), mini_thesaurus()
     table = {kind: look_up(*kind) for kind in counts}
-    editor = Editor(EditOptions(), 5, table, counts, texts, places)
+    editor = SentenceEditor(EditOptions(), 5, table, counts, texts, places)
     made = [editor.edit(text, where) for text, where in zip(texts, places, strict=True)]
     return {
         "defaults": EditOptions().model_dump(mode="json"),
@@ -156,8 +160,8 @@ def random_weights(folder: Path) -> Value:
     """Vectors of an encoder that keeps random weights, by seed. It reads with the embedded world's tokenizer."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     spec = EncoderSpec.model_validate({"name": "drawn", "architecture": sizes, "pooling": "mean"})
-    tokenizer = architecture.embedded_tokenizer()
-    drawn = {seed: draw(spec, tokenizer, seed) for seed in (0, 1)}
+    tokenizer = architecture.build_embedded_tokenizer()
+    drawn = {seed: draw_encoder(spec, tokenizer, seed) for seed in (0, 1)}
     return {f"seed {seed}": encoder.encode(SENTENCES[:2]).tolist() for seed, encoder in drawn.items()}
 
 
@@ -205,12 +209,12 @@ def sts(folder: Path) -> Value:
     """Scores of fixed vectors, of fewer pairs, and of vectors that are all alike."""
     texts = [*SENTENCES, *(text for pair in PAIRS for text in pair)]
     gold = [round(5 * x, 1) for x in formula.numbers("gold", 8)]
-    pairs = Pairs(tuple(texts[:8]), tuple(texts[8:]), tuple(gold))
+    pairs = StsPairs(tuple(texts[:8]), tuple(texts[8:]), tuple(gold))
 
     def encode(asked: list[str]) -> np.ndarray:
         return np.stack([formula.tensor(text, 5).numpy() + 0.3 for text in asked])
 
-    few = Pairs(pairs.first[:3], pairs.second[:3], pairs.gold[:3])
+    few = StsPairs(pairs.first[:3], pairs.second[:3], pairs.gold[:3])
     alike = pairs.scores(lambda asked: np.ones((len(asked), 3)))
     return {"eight": scored(pairs.scores(encode)), "three": scored(few.scores(encode)), "alike": scored(alike)}
 
@@ -226,22 +230,22 @@ def contrast(folder: Path) -> Value:
     """Scores of 40 bundles of up to three edits, in clusters and without."""
     drawn = formula.numbers("bundles", 400).reshape(40, 10)
     bundles = [
-        Judged(
+        BundleResult(
             row[0] < 0.8,
             tuple((row[2 + 2 * k] < 0.7, row[3 + 2 * k] < 0.6) for k in range(1 + int(3 * row[1]))),
             f"cluster {int(12 * row[9])}",
         )
         for row in drawn.tolist()
     ]
-    alone = [Judged(bundle.original, bundle.edits) for bundle in bundles]
+    alone = [BundleResult(bundle.original, bundle.edits) for bundle in bundles]
     return {"clusters": scored(contrast_scores(bundles)), "alone": scored(contrast_scores(alone))}
 
 
 def adversarial(folder: Path) -> Value:
     """Scores of 40 rows, some of them changed; and of rows of which none is."""
     drawn = formula.numbers("rows", 120).reshape(40, 3)
-    rows = [Judged(row[0] < 0.8, ((row[1] < 0.4, False),) if row[2] < 0.6 else ()) for row in drawn.tolist()]
-    unchanged = [Judged(row.original, ()) for row in rows]
+    rows = [BundleResult(row[0] < 0.8, ((row[1] < 0.4, False),) if row[2] < 0.6 else ()) for row in drawn.tolist()]
+    unchanged = [BundleResult(row.original, ()) for row in rows]
     return {"changed": scored(adversarial_scores(rows)), "unchanged": scored(adversarial_scores(unchanged))}
 
 
@@ -272,7 +276,7 @@ def built(folder: Path) -> Value:
     resources: Any = world.resources(folder)
     of |= {"rows": data.split, "splits": ("train",), "progress": lambda *at: None}
     context = TrainedContext(task=data.spec, seed=2, data=data, device="cpu", resources=resources, **of)
-    found = positives.Positives().run(positives.Options(num_examples=4), context)
+    found = positives.HardPositiveTexts().run(positives.Options(num_examples=4), context)
     outcomes = [
         [one.example_id, one.status, list(one.perturbed or ()), one.num_words, one.num_words_changed]
         for one in cast(list[Outcome], found.lines)

@@ -5,14 +5,14 @@ Of those for STS tasks: 16 pairs, and the scores of pairs.
 
 from __future__ import annotations
 
-import importlib
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rbench.schema import Outcome, Training
 from rbench.tasks import TaskData
-from rbench.train.finetune import FinetuneContext, sample_split
+from rbench.train import finetune
+from rbench.train.finetune import FinetuneContext, FinetuneStrategy, sample_split
 from tests.golden import formula, world
 from tests.golden.case import Case, Value
 from tests.golden.world import SENTENCES
@@ -39,20 +39,20 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
 
 
 def strategy(name: str, folder: Path) -> Value:
-    module = importlib.import_module(f"rbench.train.finetune.{name}")
+    module = finetune.strategy(name)
     settings = [setting(module, options, world.data(), folder) for options in SETTINGS[name]]
     return {"defaults": module.Options().model_dump(mode="json"), "settings": settings}
 
 
 def probe(folder: Path) -> Value:
     """Also on three labels of which no training row has the second: its weights are 0, and it is never predicted."""
-    module = importlib.import_module("rbench.train.finetune.probe")
+    module = finetune.strategy("probe")
     return {**strategy("probe", folder), "never seen": setting(module, {}, world.data(labels=3), folder)}
 
 
 def saved(folder: Path) -> Value:
     """A victim of two minds that was saved before, put together again."""
-    module = importlib.import_module("rbench.train.finetune.saved")
+    module = finetune.strategy("saved")
     data, where = world.data(), folder / "saved victim"
     labels = list(data.spec.labels)
     world.victim(folder, data.spec).classifier.save(where, {"labels": labels})
@@ -64,8 +64,8 @@ def saved(folder: Path) -> Value:
     return {"scores": scores, "logits": [formula.digest(column) for column in logits.T]}
 
 
-def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) -> Value:
-    chosen = module.Options.model_validate(options)
+def setting(module: FinetuneStrategy[Any], options: dict[str, Any], data: TaskData, folder: Path) -> Value:
+    chosen: Any = module.Options.model_validate(options)
     with formula.portable_dropout():
         context = FinetuneContext(
             world.encoder(folder),
@@ -74,7 +74,7 @@ def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) 
             seed=3,
             device="cpu",
             progress=lambda done, total, text: None,
-            resources=world.resources(folder) if hasattr(module, "NEEDS") else None,
+            resources=world.resources(folder) if module.resources else None,
             generated=generated(data) if hasattr(chosen, "attack") else None,
         )
         victim, scores = module.run(chosen, context)
@@ -91,7 +91,7 @@ def setting(module: Any, options: dict[str, Any], data: TaskData, folder: Path) 
 
 def scorer(name: str, folder: Path) -> Value:
     """A strategy for STS tasks, and the victim's scores of the validation pairs."""
-    module = importlib.import_module(f"rbench.train.finetune.{name}")
+    module = finetune.strategy(name)
     data = world.pairs()
     with formula.portable_dropout():
         context = FinetuneContext(world.encoder(folder), data, TRAINING, 3, "cpu", lambda done, total, text: None)
@@ -106,7 +106,7 @@ def scorer(name: str, folder: Path) -> Value:
 
 def retriever(folder: Path) -> Value:
     """The strategy for rankings: vectors of documents, and nDCG of their ranking."""
-    module = importlib.import_module("rbench.train.finetune.retriever")
+    module = finetune.strategy("retriever")
     context = FinetuneContext(
         world.encoder(folder), world.queries(), TRAINING, 3, "cpu", lambda done, total, text: None
     )

@@ -14,7 +14,7 @@ from rbench.encoders.sentence import SentenceEncoder
 from rbench.mini import tokenizer
 from rbench.schema import EncoderSpec, TaskSpec
 from rbench.tasks import Example, TaskData
-from rbench.tasks.ranking import Collection
+from rbench.tasks.ranking import DocumentCollection
 from rbench.words.resources import Resources
 from tests.golden import formula
 from tests.recipes import world
@@ -42,9 +42,9 @@ def network(folder: Path, name: str = "base", *, dropout: float = 0.1, hidden: i
     """A BERT of two narrow layers with its masked-LM head and the embedded world's tokenizer, weights by formula."""
     if (folder / name).exists():
         return folder / name
-    tokenizer.write(folder / name)
+    tokenizer.write_tokenizer(folder / name)
     config = transformers.BertConfig(
-        vocab_size=len(tokenizer.vocabulary()),
+        vocab_size=len(tokenizer.build_vocabulary()),
         hidden_size=hidden,
         num_hidden_layers=2,
         num_attention_heads=2,
@@ -131,7 +131,7 @@ def queries() -> TaskData:
     asked = [Example(f"q{name}", (" ".join(texts[name].split()[1:]),), None) for name in sorted(ids)[::2]]
     relevance = {one.id: {one.id[1:]: 1} for one in asked}
     task = TaskSpec(name="golden", kind="ranking", columns=("query",), generator="mini-ranking")
-    found = Collection(ids, tuple(texts[name] for name in ids), relevance)
+    found = DocumentCollection(ids, tuple(texts[name] for name in ids), relevance)
     return TaskData(task, "memory", "f", {}, {}, {}, {"test": asked}, collection=found)
 
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rbench.api.runs import results_of
-from rbench.leaderboard.board import Board, Readings
-from rbench.leaderboard.pareto import plane
+from rbench.leaderboard.board import Board, BoardNumbers
+from rbench.leaderboard.pareto import draw_plane
 from rbench.report.data import RunPage
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import attack_grid
 from tests import reference
 from tests.report.conftest import write_run
 
 
 def boards(*runs: Path) -> list[Board]:
-    found = Readings()
+    found = BoardNumbers()
     for run in runs:
         page = RunPage(name=run.stem, href=run.name, title="", suite="", date="2026", jobs="", version="")
         found.add(results_of(run, ()), page)
@@ -33,23 +33,30 @@ def table() -> Board:
     return boards(*(reference.run(f"dose-response-part1{one}") for one in ("", "-doses")))[0]
 
 
-def test_ranks_are_those_of_exact_tests_with_holms_correction(table: Board) -> None:
-    """McNemar's exact test by scipy on outcomes, and Holm's procedure step by step."""
-    values: dict[str, dict[str, bool]] = {}
+def test_ranks_are_those_of_paired_tests_of_words_needed_with_holms_correction(table: Board) -> None:
+    """Student's paired t by scipy on the fewest words of any attack, and Holm's procedure step by step."""
+    fewest: dict[str, dict[str, float]] = {}
+    errored: set[tuple[str, str]] = set()
     for name in ("", "-doses"):
         results = results_of(reference.run(f"dose-response-part1{name}"), ())
-        for (attack, encoder, _, _), cell in grid(results).cells.items():
-            if attack == "textfooler":
-                (job,) = cell.jobs
-                values[encoder] = {one.example_id: one.status == "failed" for one in results.store.outcomes(job)}
-    assert table.columns[0].title == "TextFooler"
+        for (_, encoder, _, _), cell in attack_grid(results).cells.items():
+            (job,), own = cell.jobs, fewest.setdefault(encoder, {})
+            for one in results.store.outcomes(job):
+                if one.status in ("succeeded", "failed"):
+                    words = min(max(one.num_words_changed, 1), 6) if one.status == "succeeded" else 6
+                    own[one.example_id] = min(own.get(one.example_id, 6), words)
+                elif one.status == "errored":
+                    errored.add((encoder, one.example_id))
+    assert table.columns[0].title.startswith("Words needed: ") and table.columns[1].title == "TextFooler"
     ranked = [row.who.label for row in table.rows if row.ranks]
     assert len(ranked) > 10
     found = []
     for one, other in combinations(ranked, 2):
-        only = [sum(values[a][k] and not values[b][k] for k in values[a]) for a, b in ((one, other), (other, one))]
-        p = float(stats.binomtest(only[0], sum(only)).pvalue) if sum(only) else 1.0
-        found.append((p, one if only[0] > only[1] else other, other if only[0] > only[1] else one))
+        same = [text for text in fewest[one] if text in fewest[other] and not {(one, text), (other, text)} & errored]
+        first, second = ([fewest[encoder][text] for text in same] for encoder in (one, other))
+        p = float(stats.ttest_rel(first, second).pvalue) if first != second else 1.0
+        up, down = (one, other) if sum(first) > sum(second) else (other, one)
+        found.append((p, up, down))
     better, worse = dict.fromkeys(ranked, 0), dict.fromkeys(ranked, 0)
     for k, (p, up, down) in enumerate(sorted(found)):
         if p * (len(found) - k) >= 0.05:
@@ -58,16 +65,16 @@ def test_ranks_are_those_of_exact_tests_with_holms_correction(table: Board) -> N
         worse[up] += 1
     expected = {label: (1 + better[label], len(ranked) - worse[label]) for label in ranked}
     assert {row.who.label: row.ranks for row in table.rows if row.ranks} == expected
-    assert len({*expected.values()}) > 3  # something is told apart
+    assert len({*expected.values()}) > 1  # something is told apart
     assert all(row.ranks is None for row in table.rows if row.control)
 
 
 def test_numbers_are_those_of_the_runs(table: Board) -> None:
     results = results_of(reference.run("dose-response-part1"), ())
-    cells = {(key[0], key[1]): cell.score("aua") for key, cell in grid(results).cells.items()}
+    cells = {(key[0], key[1]): cell.score("aua") for key, cell in attack_grid(results).cells.items()}
     compared = 0
     for row in table.rows:
-        for column, attack in zip(table.columns[:2], ("textfooler", "pwws"), strict=True):
+        for column, attack in zip(table.columns[1:3], ("textfooler", "pwws"), strict=True):
             if (score := cells.get((attack, row.who.label))) is not None and column in row.numbers:
                 number = row.numbers[column].number
                 assert (number.value, number.n, number.low, number.high) == (
@@ -96,7 +103,7 @@ def test_a_run_that_does_not_say_how_victims_are_made_has_no_table(tmp_path: Pat
 
 
 def test_a_board_without_quality_has_no_drawing_and_others_show_their_front(table: Board) -> None:
-    drawn = plane(table, lambda row: row.who.label)
+    drawn = draw_plane(table, lambda row: row.who.label)
     assert drawn is not None
     lead, quality = table.columns[0], table.quality
     assert quality is not None

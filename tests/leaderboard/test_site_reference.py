@@ -20,9 +20,9 @@ import pytest
 from rbench import api
 from rbench.api.runs import results_of
 from rbench.errors import StoreError
-from rbench.tables.aggregate import grid
-from rbench.tables.any_attack import any_attack
-from rbench.verdicts.cells import cells_of
+from rbench.tables.aggregate import attack_grid
+from rbench.tables.any_attack import build_any_attack_cells
+from rbench.verdicts.cells import iterate_cells
 from tests import pages, reference
 
 REFERENCE = reference.REFERENCE
@@ -75,6 +75,7 @@ def claims(site: Path) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.nightly
 def test_each_run_has_a_page_of_less_than_five_megabytes(site: Path, runs: list[str]) -> None:
     pages = {file.stem: file.stat().st_size for file in (site / "runs").iterdir()}
     assert sorted(pages) == runs and max(pages.values()) < 5_000_000
@@ -143,11 +144,12 @@ def test_the_index_begins_with_the_leaderboard_and_has_the_committed_numbers(sit
         of_attacks = ("ndcg_after", "ndcg_before") if kinds == {"ranking"} else ("aua", "clean")
         for metric in (*of_attacks, "sts", "noise"):
             with suppress(StoreError):
-                found = cells_of(results, results.metrics.asked(metric))
+                found = iterate_cells(results, results.metrics.asked(metric))
                 values.setdefault(run, set()).update(one.value for _, one in found if one.value is not None)
         with suppress(StoreError):
-            every = any_attack(results, grid(results)).cells.values()
-            values[run].update(one.score("aua").value for one in every if one.present)
+            every = build_any_attack_cells(results, attack_grid(results)).cells.values()
+            for metric in ("aua", "words_needed"):
+                values[run].update(one.score(metric).value for one in every if one.present)
     assert len(shown) > 100
     assert [one for one in shown if float(one[0]) not in values[one[1]]] == []
 

@@ -11,15 +11,16 @@ import pytest
 import torch
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.measures import Asked, MeasureContext
-from rbench.metrics import Metrics
+from rbench.measures import MeasureContext, VictimRef
+from rbench.metrics import MetricCatalogue
 from rbench.schema import Outcome, Plan, Provenance, Record, Suite
-from rbench.store.job_status import Standing
+from rbench.store.job_status import JobStatuses
 from rbench.tables import Results
 from tests import tiny
+from tests.measures.words_runs import words_run as words_run
 from tests.tables.conftest import make_run as make_run
 
-MEMBERS = [Asked(e, e, f) for e in ("one", "two") for f in ("clean", "adversarial")]
+MEMBERS = [VictimRef(e, e, f) for e in ("one", "two") for f in ("clean", "adversarial")]
 
 
 def said(victim: EncoderClassifier, text: str) -> int:
@@ -44,7 +45,7 @@ def outcomes(victim: EncoderClassifier, n: int) -> tuple[Outcome, ...]:
 
 
 @pytest.fixture(scope="session")
-def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[Asked, EncoderClassifier]:
+def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[VictimRef, EncoderClassifier]:
     """Four victims that often disagree."""
     made = {}
     for seed, of in enumerate(MEMBERS):
@@ -61,7 +62,7 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[Asked, EncoderClas
 
 
 @pytest.fixture
-def context(victims: dict[Asked, EncoderClassifier]) -> MeasureContext:
+def context(victims: dict[VictimRef, EncoderClassifier]) -> MeasureContext:
     """What a measure is given: outcomes of 80 texts for each victim."""
     return MeasureContext(
         task=tiny.data(2, 2, 2).spec,
@@ -84,4 +85,4 @@ def results(jobs: list[Any], **suite: Any) -> Results:
     rows = {job.key: found for job, found in jobs}
     made = {job.key: Record(job=job, status="complete", provenance=Provenance(rbench="0")) for job, _ in jobs}
     store: Any = SimpleNamespace(rows=lambda job: rows[job.key], root=Path("RUN"))
-    return Results(store, plan, Standing(made, {}), Metrics())
+    return Results(store, plan, JobStatuses(made, {}), MetricCatalogue())

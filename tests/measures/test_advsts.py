@@ -22,14 +22,14 @@ from rbench.schema import (
     Outcome,
     Plan,
     Provenance,
-    Raised,
+    RaisedFlag,
     Record,
     ResourceSet,
     Suite,
     TaskSpec,
 )
-from rbench.score import Deviations, Tally, attack_counts, attack_scores, wilson
-from rbench.store.runs import Store
+from rbench.score import StsDeviations, Tally, attack_counts, attack_scores, wilson
+from rbench.store.runs import RunStore
 from rbench.store.verify import verify
 from rbench.tables import Results, build
 from rbench.tables.any_attack import ANY
@@ -82,7 +82,7 @@ def outcomes(job: Job) -> list[Outcome]:
     return made
 
 
-def make_run(folder: Path, *, tasks: tuple[str, ...] = ("stsb", "sickr"), leave: str = "", **suite: object) -> Store:
+def make_run(folder: Path, *, tasks: tuple[str, ...] = ("stsb", "sickr"), leave: str = "", **suite: object) -> RunStore:
     """A RUN of two encoders and two attacks. Jobs whose name contains `leave` are not done."""
     made = Suite(name="s", encoders=("one", "two"), tasks=tasks, attacks=("pwws", "bae"), seeds=(0, 1), **suite)
     jobs = [
@@ -93,7 +93,7 @@ def make_run(folder: Path, *, tasks: tuple[str, ...] = ("stsb", "sickr"), leave:
         for strategy in STRATEGIES[task]
         for attack in made.attacks
     ]
-    store = Store(folder)
+    store = RunStore(folder)
     store.write_plan(Plan(suite=made, jobs=tuple(jobs)))
     for job in jobs:
         if not leave or leave not in job.name:
@@ -101,14 +101,14 @@ def make_run(folder: Path, *, tasks: tuple[str, ...] = ("stsb", "sickr"), leave:
     return store
 
 
-def write(store: Store, job: Job) -> None:
+def write(store: RunStore, job: Job) -> None:
     found = outcomes(job)
     pair = job.parts[1] != "mr"
     store.write_record(
         Record(
             job=job,
             status="complete",
-            scores=(*attack_scores(found, False).values(), *(Deviations.of(found).scores() if pair else ())),
+            scores=(*attack_scores(found, False).values(), *(StsDeviations.of(found).scores() if pair else ())),
             counts=attack_counts(found, False),
             provenance=Provenance(rbench="0"),
             outcomes=store.write_outcomes(job, found),
@@ -214,12 +214,11 @@ def test_cells_that_are_not_done_are_dashes_and_have_no_best(tmp_path: Path) -> 
     assert any("4 of 16 attack jobs not done" in note for note in table.notes)
 
 
-def test_a_suite_of_classes_has_no_such_table_and_there_is_no_layout_by_task(tmp_path: Path) -> None:
+def test_a_suite_of_classes_has_no_such_table(tmp_path: Path) -> None:
     store = make_run(tmp_path, tasks=("mr",))
-    with pytest.raises(StoreError, match="no task of this suite has similarity scores"):
-        build(store, "advsts")
-    with pytest.raises(StoreError, match="layouts paper and full"):
-        build(store, "advsts", "by-task")
+    for layout in ("paper", "full"):
+        with pytest.raises(StoreError):
+            build(store, "advsts", layout)
 
 
 def test_tables_of_attacks_have_columns_of_sts_tasks_beside_those_of_classes(tmp_path: Path) -> None:
@@ -279,7 +278,7 @@ def test_a_flag_of_an_attack_withholds_what_comes_after_it_alone(tmp_path: Path)
     for seed in (0, 1):
         record = store.record(make_job("one", "stsb", "cosine", "pwws", seed))
         assert record is not None
-        health = Health(flags=(Raised(flag="starved of candidates", because="few"),))
+        health = Health(flags=(RaisedFlag(flag="starved of candidates", because="few"),))
         store.write_record(record.model_copy(update={"health": health}))
     flagged, other, *_ = build(store, "advsts").rows
     withheld = [bool(entry.withheld) for entry in flagged if isinstance(entry, Number)]

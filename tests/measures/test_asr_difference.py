@@ -12,11 +12,11 @@ from scipy import stats
 from rbench import api
 from rbench.errors import StoreError
 from rbench.measures.asr_difference import AsrDifference
-from rbench.schema import Health, Job, Raised
+from rbench.schema import Health, Job, RaisedFlag
 from rbench.schema.extension import NoOptions as Options
 from rbench.score.paired import newcombe
-from rbench.store.runs import Store
-from rbench.tables import Results
+from rbench.store.runs import RunStore
+from rbench.tables import Results, build
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
 
@@ -29,7 +29,7 @@ def statuses(job: Job) -> dict[str, bool]:
     return {one.example_id: one.status == "succeeded" for one in make_outcomes(job) if one.status in counted}
 
 
-def test_a_difference_is_over_the_texts_that_both_victims_get_right(make_run: Callable[..., Store]) -> None:
+def test_a_difference_is_over_the_texts_that_both_victims_get_right(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(tasks=("mr",), attacks=("pwws",), seeds=(0,)), texts=True)
     made = table(Options(), Results.of(store))
     (cell,), (row,) = made.cells, made.rows
@@ -47,7 +47,7 @@ def test_a_difference_is_over_the_texts_that_both_victims_get_right(make_run: Ca
     assert (cell["low"], cell["high"]) == pytest.approx(limits)
 
 
-def test_of_several_seeds_it_is_what_rbench_compare_says(make_run: Callable[..., Store]) -> None:
+def test_of_several_seeds_it_is_what_rbench_compare_says(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(seeds=(0, 1, 2)), texts=True)
     cells = {(c["task"], c["attack"]): c for c in table(Options(), Results.of(store)).cells}
     compared = api.compare(store.root, between=("minilm", "bert_b")).cells
@@ -58,7 +58,7 @@ def test_of_several_seeds_it_is_what_rbench_compare_says(make_run: Callable[...,
         assert tuple(cell[name] for name in ("value", "low", "high", "n", "seeds")) == pytest.approx(wanted)
 
 
-def test_the_mean_over_attacks_pairs_what_attacks_make_of_a_text(make_run: Callable[..., Store]) -> None:
+def test_the_mean_over_attacks_pairs_what_attacks_make_of_a_text(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(tasks=("mr",), seeds=(0,)), texts=True)
     cells = {c["attack"]: c for c in table(Options(), Results.of(store)).cells}
     names = [name for name in cells if name != "mean"]
@@ -84,7 +84,7 @@ def test_the_mean_over_attacks_pairs_what_attacks_make_of_a_text(make_run: Calla
 def test_trainings_are_a_level_as_in_the_claims_of_the_run() -> None:
     """On the committed RUN of three trainings: its claims have the same numbers."""
     rows = reference.verdicts("adcl-gated-mr")
-    made = table(Options(), Results.of(Store(reference.run("adcl-gated-mr"))))
+    made = table(Options(), Results.of(RunStore(reference.run("adcl-gated-mr"))))
     means = [cell for cell in made.cells if cell["attack"] == "mean"]
     assert [(cell["trainings"], cell["other_trainings"]) for cell in means] == [(3, 1), (3, 1), (1, 1), (3, 3)]
     for cell in means[:3]:
@@ -92,7 +92,7 @@ def test_trainings_are_a_level_as_in_the_claims_of_the_run() -> None:
         assert sum(f"| {value} |" in " ".join(row.split()) and f"{low} to {high}" in row for row in rows.splitlines())
 
 
-def test_the_interval_stands_in_the_table_without_asking_for_it(make_run: Callable[..., Store]) -> None:
+def test_the_interval_stands_in_the_table_without_asking_for_it(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(tasks=("mr",), attacks=("pwws",), seeds=(0,)), texts=True)
     (cell,) = table(Options(), Results.of(store)).cells
     assert f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}" in api.table(store.root, metric="asr_difference")
@@ -100,7 +100,7 @@ def test_the_interval_stands_in_the_table_without_asking_for_it(make_run: Callab
     assert float(row["low"]) == pytest.approx(cell["low"])
 
 
-def test_where_a_suite_requires_health_flagged_attacks_have_no_difference(make_run: Callable[..., Store]) -> None:
+def test_where_a_suite_requires_health_flagged_attacks_have_no_difference(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(require="healthy"), texts=True)
     flag(store)
     made = table(Options(), Results.of(store))
@@ -113,24 +113,24 @@ def test_where_a_suite_requires_health_flagged_attacks_have_no_difference(make_r
     assert [row[8] for row in shown] == ["", ""]
 
 
-def test_otherwise_they_have_one_and_the_table_names_the_flag(make_run: Callable[..., Store]) -> None:
+def test_otherwise_they_have_one_and_the_table_names_the_flag(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(), texts=True)
     flag(store)
     assert all(cell["low"] is not None for cell in table(Options(), Results.of(store)).cells)
     assert "starved of candidates" in api.table(store.root, metric="asr_difference")
 
 
-def flag(store: Store) -> None:
+def flag(store: RunStore) -> None:
     plan = store.plan()
     assert plan is not None
     flagged = next(job for job in plan.jobs if job.parts == ("bert_b", "mr", "clean", "pwws"))
     record = store.record(flagged)
     assert record is not None
-    raised = Health(flags=(Raised(flag="starved of candidates", because="few"),))
+    raised = Health(flags=(RaisedFlag(flag="starved of candidates", because="few"),))
     store.write_record(record.model_copy(update={"health": raised}))
 
 
-def test_a_cell_of_which_a_seed_is_not_done_is_not_compared(make_run: Callable[..., Store]) -> None:
+def test_a_cell_of_which_a_seed_is_not_done_is_not_compared(make_run: Callable[..., RunStore]) -> None:
     def done(job: Job) -> bool:
         return (job.parts, job.seed) != (("bert_b", "mr", "clean", "pwws"), 1)
 
@@ -141,14 +141,14 @@ def test_a_cell_of_which_a_seed_is_not_done_is_not_compared(make_run: Callable[.
     assert any("1 of 16 attack jobs not done" in note for note in made.notes)
 
 
-def test_without_outcomes_rates_are_compared_by_counts(make_run: Callable[..., Store]) -> None:
+def test_without_outcomes_rates_are_compared_by_counts(make_run: Callable[..., RunStore]) -> None:
     made = table(Options(), Results.of(make_run(make_suite(seeds=(0,)))))
     assert {cell["paired"] for cell in made.cells} == {False}
     assert "This RUN keeps no outcomes: judged unpaired, by counts." in made.notes
     assert all(cell["low"] < cell["value"] < cell["high"] for cell in made.cells)
 
 
-def test_the_table_compares_with_the_first_encoder_and_the_first_fine_tuning(make_run: Callable[..., Store]) -> None:
+def test_the_table_compares_with_the_first_encoder_and_the_first_fine_tuning(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(finetune=("clean", "adversarial")), texts=True)
     made = table(Options(), Results.of(store))
     pairs = {(c["encoder"], c["finetune"], c["other_encoder"], c["other_finetune"]) for c in made.cells}
@@ -161,7 +161,7 @@ def test_the_table_compares_with_the_first_encoder_and_the_first_fine_tuning(mak
     assert {cell["attack"] for cell in made.cells} == {"pwws", "bertattack[max_words=10]", "mean"}
 
 
-def test_one_victim_has_nothing_to_be_compared_with(make_run: Callable[..., Store]) -> None:
+def test_one_victim_has_nothing_to_be_compared_with(make_run: Callable[..., RunStore]) -> None:
     store = make_run(make_suite(encoders=("minilm",)), texts=True)
-    with pytest.raises(StoreError, match="no two victims to compare"):
-        table(Options(), Results.of(store))
+    with pytest.raises(StoreError):
+        build(Results.of(store), "asr_difference")

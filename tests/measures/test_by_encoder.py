@@ -9,18 +9,18 @@ from functools import partial
 import pytest
 
 from rbench.measures import MeasuredJob
-from rbench.measures._by_encoder import by_encoder
+from rbench.measures._by_encoder import collect_by_encoder
 from rbench.measures.senteval import Options
 from rbench.schema import Choice, Draw, Meaning, Score
-from rbench.store.job_status import Standing
-from rbench.tables.table import Number, average
+from rbench.store.job_status import JobStatuses
+from rbench.tables.table import Number, average_entries
 from tests.measures.conftest import results
-from tests.measures.test_senteval import stored, suite
+from tests.measures.senteval_results import make_result, suite_fields
 
 ONE = Number(0.8, percent=True, n=100, low=0.7, high=0.85)
 TWO = Number(0.6, percent=True, n=50, low=0.5, high=0.65)
 ABOUT = Meaning("Accuracy", "right / all")
-joined = partial(average, meaning=ABOUT, intervals=True)
+joined = partial(average_entries, meaning=ABOUT, intervals=True)
 
 
 def test_an_average_joins_the_squares_of_the_distances_to_the_limits() -> None:
@@ -47,11 +47,11 @@ def scored(one: MeasuredJob, name: str) -> Score:
 
 
 def test_trainings_of_an_encoder_are_one_row_with_their_mean_and_spread() -> None:
-    jobs = [stored("one", "mr", 0.8), stored("one[seed=1]", "mr", 0.6)]
-    given = results(jobs, **suite(train_seeds=(0, 1)))
+    jobs = [make_result("one", "mr", 0.8), make_result("one[seed=1]", "mr", 0.6)]
+    given = results(jobs, **suite_fields(train_seeds=(0, 1)))
     draws = {"one": Draw(encoder="one", train_seed=0), "one[seed=1]": Draw(encoder="one", train_seed=1)}
     given = replace(given, plan=given.plan.model_copy(update={"draws": draws}))
-    found = by_encoder(given, "senteval", None, (ABOUT, scored))
+    found = collect_by_encoder(given, "senteval", None, (ABOUT, scored))
     (row,) = found.rows
     assert row == ("one", "senteval")
     made, open_ = (found.number(row, "mr", name) for name in ("narrow", "open"))
@@ -61,17 +61,17 @@ def test_trainings_of_an_encoder_are_one_row_with_their_mean_and_spread() -> Non
     assert made.draws is not None and made.draws.sd == pytest.approx(0.2 / 2**0.5)
     assert not made.partial, "both trainings are done"
     one = {jobs[0][0].key: given.standing.records[jobs[0][0].key]}
-    half = by_encoder(replace(given, standing=Standing(one, {})), "senteval", None, (ABOUT, scored))
+    half = collect_by_encoder(replace(given, standing=JobStatuses(one, {})), "senteval", None, (ABOUT, scored))
     some = half.number(row, "mr", "narrow")
     assert some is not None and some.partial, "one of two trainings is done"
 
 
 def test_a_suite_that_asks_twice_has_a_row_for_each() -> None:
-    first, second = stored("one", "mr", 0.8), stored("one", "mr", 0.7, folds=5)
+    first, second = make_result("one", "mr", 0.8), make_result("one", "mr", 0.7, folds=5)
     second = (second[0].model_copy(update={"parts": ("one", "senteval[folds=5]", "mr")}), second[1])
     asked = (Choice(name="senteval"), Choice(name="senteval", options={"folds": 5}))
-    given = results([first, second], **suite(evaluate=asked))
-    found = by_encoder(given, "senteval", None, (ABOUT, scored))
+    given = results([first, second], **suite_fields(evaluate=asked))
+    found = collect_by_encoder(given, "senteval", None, (ABOUT, scored))
     assert found.labelled and found.names(found.rows[1]) == ("one", "senteval[folds=5]")
-    chosen = by_encoder(given, "senteval", Options(folds=5), (ABOUT, scored))
+    chosen = collect_by_encoder(given, "senteval", Options(folds=5), (ABOUT, scored))
     assert chosen.rows == (("one", "senteval[folds=5]"),), "the options choose"

@@ -8,34 +8,36 @@ import pytest
 
 from rbench import api
 from rbench.errors import RbenchError, StoreError
-from rbench.report.sheet import draw
-from rbench.schema.judged import Judged
+from rbench.report.sheet import draw_sheet
+from rbench.schema.judged import HumanJudgements
 from rbench.store import judged
 from rbench.store.answers import read_answers
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import Results
-from rbench.tables.aggregate import Cell, grid
+from rbench.tables.aggregate import AttackCell, attack_grid
 from tests.raters import MINI, TASK, Rater, file_of, mini_run
 
 
 def judge(run: Path, *raters: Rater, per_cell: int = 30, seed: int = 0) -> Results:
     """Let raters judge a RUN, from the sheet to their files, and return its results."""
-    drawn = draw(Results.of(Store(run)), per_cell, len(raters), seed)
+    drawn = draw_sheet(Results.of(RunStore(run)), per_cell, len(raters), seed)
     shown = {one.item.id: one.texts for one in drawn.asked}
     paths = []
     for rater in raters:
         paths.append(run.parent / f"{run.name}-{rater.number}.csv")
         paths[-1].write_text(file_of(rater.answers(drawn.sheet, shown, seed)))
-    judged.write(Store(run), Judged(sheet=drawn.sheet, answers=read_answers(paths, drawn.sheet, {TASK: MINI})))
-    return Results.of(Store(run))
+    judged.write_judgements(
+        RunStore(run), HumanJudgements(sheet=drawn.sheet, answers=read_answers(paths, drawn.sheet, {TASK: MINI}))
+    )
+    return Results.of(RunStore(run))
 
 
-def only_cell(results: Results) -> Cell:
-    (cell,) = grid(results).cells.values()
+def only_cell(results: Results) -> AttackCell:
+    (cell,) = attack_grid(results).cells.values()
     return cell
 
 
-def covers(cell: Cell, name: str, truth: float) -> bool:
+def covers(cell: AttackCell, name: str, truth: float) -> bool:
     score = cell.score(name)
     assert score.low is not None and score.high is not None and score.value is not None
     assert 0 <= score.low <= score.value <= score.high <= 1
@@ -82,22 +84,21 @@ def test_raters_who_differ_widen_the_interval_more_than_texts_alone(tmp_path: Pa
 
 def test_what_nobody_answered_is_not_judged(tmp_path: Path) -> None:
     run = mini_run(tmp_path / "run", n=40)
-    with pytest.raises(StoreError, match=r"is not judged.*rbench judge export"):
-        api.table(run, metric="valid_asr")
-    with pytest.raises(StoreError, match="is not judged"):
-        api.table(run, metric="judged")
+    for metric in ("valid_asr", "judged", "powered"):
+        with pytest.raises(StoreError, match="rbench judge export"):
+            api.table(run, metric=metric)
     assert "Valid ASR" not in api.table(run, layout="full")
     judge(run, Rater(1), per_cell=10)
     assert "Valid ASR" in api.table(run, layout="full")
-    drawn = draw(Results.of(Store(run)), 10, 1, 0)
+    drawn = draw_sheet(Results.of(RunStore(run)), 10, 1, 0)
     pairs = [one.item.id for one in drawn.asked if one.item.kind in ("pair", "other")]
-    said = judged.read(Store(run))
+    said = judged.read_judgements(RunStore(run))
     assert said is not None
     without = said.model_copy(update={"answers": tuple(one for one in said.answers if one.item not in pairs)})
-    judged.write(Store(run), without)
+    judged.write_judgements(RunStore(run), without)
     table = api.table(run, metric="judged", notes="full")
     assert "n/a" in table and "nobody answered" in table
-    assert only_cell(Results.of(Store(run))).score("valid_asr_kept").value is None
+    assert only_cell(Results.of(RunStore(run))).score("valid_asr_kept").value is None
 
 
 def test_tables_claims_conditions_comparisons_and_the_report_take_it_like_any_metric(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_tables_claims_conditions_comparisons_and_the_report_take_it_like_any_me
     (found,) = api.claims(run, file)
     assert found.verdict == "supported"
     (met, *_) = api.met(run, api.conditions(["valid_asr > 5"])).met
-    score = next(iter(grid(Results.of(Store(run))).cells.values())).score("valid_asr")
+    score = next(iter(attack_grid(Results.of(RunStore(run))).cells.values())).score("valid_asr")
     assert (met.low, met.high) == (score.low, score.high), "raters are a level of the interval of a condition, too"
     with pytest.raises(RbenchError, match="neither of its ends is good"):
         api.write_baseline([run], tmp_path / "baseline.json", metric=["seen_in_original"])
@@ -135,7 +136,7 @@ def test_what_raters_have_in_common_cancels_out_of_a_comparison(tmp_path: Path) 
     own, apart = [], []
     for skills in ((0.8, 0.8, 0.8), (1.0, 0.8, 0.3)):
         results = judge(run, *(Rater(i + 1, skill) for i, skill in enumerate(skills)), per_cell=60)
-        score = next(iter(grid(results).cells.values())).score("valid_asr")
+        score = next(iter(attack_grid(results).cells.values())).score("valid_asr")
         (cell,) = api.compare(run, between=("minilm", "bert_b"), metric="valid_asr").cells
         assert score.low is not None and score.high is not None
         assert cell.difference.low is not None and cell.difference.high is not None

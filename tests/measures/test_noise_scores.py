@@ -12,16 +12,16 @@ from scipy.stats import spearmanr
 from rbench import api
 from rbench.config.code import find
 from rbench.encoders import load_victim
-from rbench.measures._noise import Stored
+from rbench.measures._noise import NoiseRows
 from rbench.noise import noised
 from rbench.schema import MeasuredRow
-from rbench.score.packed import packed_numbers, unpacked_numbers
+from rbench.score.packed import pack_numbers, unpack_numbers
 from rbench.score.ranking import ranking_scores
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.verify import verify
 from rbench.store.weights.cache import WeightCache
 from rbench.tasks import Example
-from tests.measures.test_noise import of
+from tests.measures.builders import select_rows
 
 SUITE = """
 name: s
@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def job_of(run: Path, encoder: str, task: str) -> tuple[Any, Any, list[MeasuredRow]]:
     """A job of noise, its victim, and its rows."""
-    store = Store(run / "RUN")
+    store = RunStore(run / "RUN")
     plan = store.plan()
     assert plan is not None
     (job,) = (one for one in plan.jobs if one.what == "noise" and one.parts[:2] == (encoder, task))
@@ -81,14 +81,14 @@ def changed(examples: list[Example], columns: tuple[str, ...], kind: str, degree
 
 def test_the_score_of_pairs_is_spearmans_correlation_draw_by_draw(run: Path) -> None:
     job, scorer, rows = job_of(run, "mini-bert-packaged", "mini-sts")
-    stored, examples = Stored(tuple(rows)), sample(job)
+    stored, examples = NoiseRows(tuple(rows)), sample(job)
     gold = np.array([one.label for one in examples])
     by_degree: dict[float, list[Any]] = {0.0: [scorer.score_pairs([one.texts for one in examples])]}
     for degree in (0.2, 0.6):
         texts = [changed(examples, job.measuring.task.columns, "drops", degree, draw) for draw in (0, 1)]
         by_degree[degree] = [scorer.score_pairs(pairs) for pairs in texts]
-        row = of(rows, kind="drops", degree=f"{degree:g}", draw="1", defence="")[0]
-        assert unpacked_numbers(row.names["scores"], 40) == pytest.approx(by_degree[degree][1], abs=1e-4)
+        row = select_rows(rows, kind="drops", degree=f"{degree:g}", draw="1", defence="")[0]
+        assert unpack_numbers(row.names["scores"], 40) == pytest.approx(by_degree[degree][1], abs=1e-4)
         tokens = sum(len(scorer.tokenizer(text)["input_ids"]) for pair in texts[1] for text in pair)
         assert row.numbers["tokens"] == tokens
     heights = {at: np.mean([spearmanr(one, gold).statistic for one in own]) for at, own in by_degree.items()}
@@ -122,11 +122,11 @@ def test_the_score_of_queries_is_trec_evals_ndcg(run: Path) -> None:
         else dict(zip(retriever.ids, map(float, own), strict=True))
         for query, own in zip(ids, found, strict=True)
     }
-    (row,) = of(rows, kind="drops", degree="0.2", draw="1", defence="")
+    (row,) = select_rows(rows, kind="drops", degree="0.2", draw="1", defence="")
     values = ranking_scores(ranked, retriever.relevance, ids, 10)["ndcg"]
-    assert unpacked_numbers(row.names["ndcg"], 40) == pytest.approx(values, abs=1e-3) and len({*values}) > 2
-    draws = [unpacked_numbers(one.names["ndcg"], 40) for one in of(rows, kind="drops", degree="0.6", defence="")]
-    stored = Stored(tuple(rows))
+    assert unpack_numbers(row.names["ndcg"], 40) == pytest.approx(values, abs=1e-3) and len({*values}) > 2
+    draws = [unpack_numbers(one.names["ndcg"], 40) for one in select_rows(rows, kind="drops", degree="0.6", defence="")]
+    stored = NoiseRows(tuple(rows))
     for name, joined in (("noise", np.mean), ("noise_worst", np.min)):
         score = stored.score("drops@0.6", name)
         assert score is not None and score.value == pytest.approx(joined(draws, axis=0).mean())
@@ -166,10 +166,10 @@ def test_the_report_has_the_table_and_the_curves(run: Path, browser: Any) -> Non
 def test_a_correlation_of_equal_scores_has_no_value() -> None:
     def row(kind: str, scores: list[float], **more: str) -> MeasuredRow:
         names = {"kind": kind, "degree": "0" if kind == "none" else "1", "draw": "0", "defence": ""}
-        return MeasuredRow(names={**names, "scores": packed_numbers(scores), **more}, numbers={"n": len(scores)})
+        return MeasuredRow(names={**names, "scores": pack_numbers(scores), **more}, numbers={"n": len(scores)})
 
-    gold = packed_numbers([1.0, 2.0, 3.0, 4.0])
-    rows = Stored((row("none", [1, 2, 3, 4], gold=gold), row("drops", [2, 2, 2, 2])))
+    gold = pack_numbers([1.0, 2.0, 3.0, 4.0])
+    rows = NoiseRows((row("none", [1, 2, 3, 4], gold=gold), row("drops", [2, 2, 2, 2])))
     assert rows.score("drops@1", "noise") is None and rows.score("drops", "noise") is None
     assert rows.score("drops@1", "noise_drop") is None and rows.score("drops@1", "noise_worst") is None
     score = rows.score("none", "noise")

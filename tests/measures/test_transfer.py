@@ -11,50 +11,38 @@ import pytest
 
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import StoreError
-from rbench.measures import Asked, MeasureContext, MeasuredRow, transfer
+from rbench.measures import MeasureContext, MeasuredRow, VictimRef, transfer
 from rbench.report.figures import transfer as figure
-from rbench.schema import Choice, Job, MeasureJob
 from rbench.schema.extension import NoOptions
 from rbench.score import wilson
-from rbench.store.job_status import Standing
+from rbench.store.job_status import JobStatuses
 from rbench.tables.flags import Flags
 from rbench.tables.table import Number
-from tests import tiny
+from tests.measures.builders import STRATEGIES, make_measure_job
 from tests.measures.conftest import MEMBERS, results, said
 from tests.report.figures.printed import WIDTHS, print_figure
 
-MEASURE = transfer.Transfer()
+MEASURE = transfer.TransferRates()
 EACH = {"encoder": "one", "finetune": "clean"}
 JUDGED = {"judge": "one", "judge_finetune": "clean"}
 BOTH = ("one", "two")
-TUNED = (Choice(name="clean"), Choice(name="adversarial"))
-
-
-def job(name: str, seed: int = 0, attack: str = "swap", **options: Any) -> Job:
-    spec = MeasureJob(
-        what=Choice(name=name, options=options),
-        task=tiny.data(2, 2, 2).spec,
-        data_fingerprint="d",
-        attack=attack,
-        encoders=("one", "two"),
-        strategies=TUNED,
-    )
-    return Job.make(spec, (name, "tiny", attack), {}, seed)
 
 
 def stored(context: MeasureContext, *seeds: int) -> Any:
     rows = MEASURE.run(NoOptions(), context)
-    return results([(job("transfer", seed), rows) for seed in seeds], finetune=TUNED, attacks=("swap",))
+    return results(
+        [(make_measure_job("transfer", seed), rows) for seed in seeds], finetune=STRATEGIES, attacks=("swap",)
+    )
 
 
 def test_every_pair_equals_the_judge_asked_one_text_at_a_time(
-    context: MeasureContext, victims: dict[Asked, EncoderClassifier]
+    context: MeasureContext, victims: dict[VictimRef, EncoderClassifier]
 ) -> None:
     rows = MEASURE.run(NoOptions(), context)
     assert len(rows) == len(MEMBERS) ** 2
     for row in rows:
         maker, judge = (
-            Asked(row.names[one], row.names[one], row.names[two])
+            VictimRef(row.names[one], row.names[one], row.names[two])
             for one, two in (("encoder", "finetune"), ("judge", "judge_finetune"))
         )
         made = [one for one in context.outcomes[maker] if one.status == "succeeded"]
@@ -71,7 +59,7 @@ def test_every_pair_equals_the_judge_asked_one_text_at_a_time(
 
 
 def test_the_diagonal_is_all_by_definition(context: MeasureContext) -> None:
-    (matrix,) = transfer.matrices(stored(context, 0))
+    (matrix,) = transfer.build_matrices(stored(context, 0))
     for of in matrix.victims:
         pair = matrix.pairs[of, of]
         assert pair.counts["n"] > 0 and pair.number("transfer").value == pair.number("right").value == 1
@@ -105,8 +93,10 @@ def test_the_table_pools_seeds_and_has_wilson_intervals(context: MeasureContext)
 
 def test_an_example_that_several_victims_share_counts_once_in_intervals() -> None:
     row = MeasuredRow(names={**EACH, **JUDGED}, numbers={"n": 10, "fooled": 5, "right": 8, "fooled_right": 4})
-    found = results([(job("transfer", seed), [row]) for seed in (0, 1)], finetune=TUNED, attacks=("swap",))
-    (pair,) = transfer.cells(found).cells.values()
+    found = results(
+        [(make_measure_job("transfer", seed), [row]) for seed in (0, 1)], finetune=STRATEGIES, attacks=("swap",)
+    )
+    (pair,) = transfer.build_cells(found).cells.values()
     on = tuple(SimpleNamespace(key=str(seed), seed=seed, needs={}) for seed in (0, 1))
     number = replace(pair, attacks=on).number("transfer")
     assert number.n == 20 and (number.low, number.high) == wilson(5, 10)
@@ -120,7 +110,7 @@ def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
         for of in MEMBERS
     }
     monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
-    (matrix,) = transfer.matrices(stored(context, 0, 1))
+    (matrix,) = transfer.build_matrices(stored(context, 0, 1))
     for (maker, _), pair in matrix.pairs.items():
         shown = pair.number("transfer")
         assert pair.attacks == (behind[maker],) * 2, "one a seed"
@@ -130,10 +120,10 @@ def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
 def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext) -> None:
     """Seed 1 of one attack is not done. The other attack is whole."""
     rows = MEASURE.run(NoOptions(), context)
-    asked = [(job("transfer", seed, attack), rows) for attack in ("swap", "other") for seed in (0, 1)]
-    found = results(asked, finetune=TUNED, attacks=("swap", "other"))
+    asked = [(make_measure_job("transfer", seed, attack), rows) for attack in ("swap", "other") for seed in (0, 1)]
+    found = results(asked, finetune=STRATEGIES, attacks=("swap", "other"))
     records = {key: record for key, record in found.standing.records.items() if key != asked[1][0].key}
-    found = replace(found, standing=Standing(records, {}))
+    found = replace(found, standing=JobStatuses(records, {}))
     numbers: dict[str, list[Number]] = {"swap": [], "other": []}
     for row in MEASURE.table(NoOptions(), found).rows:
         numbers[str(row[1])] += [one for one in row if isinstance(one, Number)]
@@ -144,21 +134,22 @@ def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext)
 
 
 def test_a_run_without_the_jobs_says_how_to_get_them() -> None:
-    with pytest.raises(StoreError, match=r"write `evaluate: \[transfer\]` into suite s"):
+    with pytest.raises(StoreError, match=r"`evaluate: \[transfer\]`"):
         MEASURE.table(NoOptions(), results([]))
 
 
 def test_the_heat_map_has_a_field_for_each_pair(context: MeasureContext) -> None:
-    drawn = figure.draw(figure.Options(), stored(context, 0))
+    drawn = figure.TransferFigure().draw(figure.Options(), stored(context, 0))
     (axes,) = drawn.axes
     assert len(axes.texts) == 16 and axes.texts[0].get_text().startswith("100.0\nn=")
-    with pytest.raises(StoreError, match="no transferability for task nil"):
-        figure.draw(figure.Options(task="nil"), stored(context, 0))
+    with pytest.raises(StoreError):
+        figure.TransferFigure().draw(figure.Options(task="nil"), stored(context, 0))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_heat_map_is_read_at_its_width(width: str, context: MeasureContext) -> None:
-    drawn, sheet = print_figure(lambda: figure.draw(figure.Options(), stored(context, 0)), width)
+    drawn, sheet = print_figure(lambda: figure.TransferFigure().draw(figure.Options(), stored(context, 0)), width)
     (axes,) = drawn.axes
     assert len(axes.texts) == 16 and "n the number of these texts" in sheet.caption[0]
 
@@ -170,12 +161,12 @@ def test_victims_are_numbered_where_their_names_leave_no_room() -> None:
     pairs = dict.fromkeys(product(victims, victims), pair)
     matrix: Any = SimpleNamespace(victims=victims, pairs=pairs, task="mr", attack="pwws")
     ticks = {name: name for name in names}
-    numbers, key = figure._printed([matrix], ticks, "transfer", 3.0)
+    numbers, key = figure._fit_ticks([matrix], ticks, "transfer", 3.0)
     assert numbers == {name: str(i) for i, name in enumerate(names, 1)}
     assert f"7 {names[6]}" in key
-    assert figure._printed([matrix], ticks, "transfer", 6.3) == (ticks, "")
-    with pytest.raises(StoreError, match="--width page"):
-        figure._printed([matrix], ticks, "transfer", 1.5)
+    assert figure._fit_ticks([matrix], ticks, "transfer", 6.3) == (ticks, "")
+    with pytest.raises(StoreError):
+        figure._fit_ticks([matrix], ticks, "transfer", 1.5)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +183,9 @@ def test_a_flag_of_either_victim_or_of_the_attack_that_made_the_texts_withholds_
         {"encoder": a, "finetune": "clean", "judge": b, "judge_finetune": "clean"} for a, b in product(*[BOTH] * 2)
     ]
     counts = {"n": 4, "fooled": 2, "right": 4, "fooled_right": 2}
-    found = results([(job("transfer"), [MeasuredRow(names=one, numbers=counts) for one in names])], attacks=("swap",))
+    found = results(
+        [(make_measure_job("transfer"), [MeasuredRow(names=one, numbers=counts) for one in names])], attacks=("swap",)
+    )
     behind = {(name, "clean"): SimpleNamespace(key=name, seed=0, needs={}) for name in BOTH}
     monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
 
@@ -201,7 +194,7 @@ def test_a_flag_of_either_victim_or_of_the_attack_that_made_the_texts_withholds_
         return ("near chance",) if on_one and (attacks or flagged.startswith("victim")) else ()
 
     monkeypatch.setattr(Flags, "hiding", hiding)
-    pairs = transfer.cells(found).cells.values()
+    pairs = transfer.build_cells(found).cells.values()
     shown = {(pair.encoder, pair.judge[0]): pair.number("transfer") for pair in pairs}
     assert len(shown) == 4 and {each for each, number in shown.items() if number.withheld} == hidden
     assert all((number.value is None) == (each in hidden) for each, number in shown.items())

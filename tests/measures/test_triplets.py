@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from rbench.measures._layers import Triplet, triplets
+from rbench.measures._layers import SynonymTriplet, make_triplets
 from rbench.tasks import Example
-from rbench.words.resources.thesaurus import Related
+from rbench.words.resources.thesaurus import RelatedWords
 
 WORDS = {
-    ("good", "ADJ"): Related(synonyms=("fine", "nice"), antonyms=("bad", "evil")),
-    ("hot", "ADJ"): Related(synonyms=("warm",), antonyms=("cold",)),
-    ("film", "NOUN"): Related(synonyms=("movie",)),
-    ("near", "ADJ"): Related(antonyms=("far",)),
-    ("has", "VERB"): Related(synonyms=("owns",), antonyms=("lacks",)),
+    ("good", "ADJ"): RelatedWords(synonyms=("fine", "nice"), antonyms=("bad", "evil")),
+    ("hot", "ADJ"): RelatedWords(synonyms=("warm",), antonyms=("cold",)),
+    ("film", "NOUN"): RelatedWords(synonyms=("movie",)),
+    ("near", "ADJ"): RelatedWords(antonyms=("far",)),
+    ("has", "VERB"): RelatedWords(synonyms=("owns",), antonyms=("lacks",)),
 }
 TAGS = {"good": "ADJ", "hot": "ADJ", "film": "NOUN", "near": "ADJ", "has": "VERB"}
 
 
-def made(*texts: str, seed: int = 0) -> list[Triplet]:
+def made(*texts: str, seed: int = 0) -> list[SynonymTriplet]:
     rows = [Example(f"test:{i}", (text,), 0) for i, text in enumerate(texts)]
-    return triplets(
+    return make_triplets(
         rows,
         lambda words: [(word, TAGS.get(word.lower(), "X")) for word in words],
-        lambda word, tag: WORDS.get((word.lower(), tag), Related()),
+        lambda word, tag: WORDS.get((word.lower(), tag), RelatedWords()),
         seed,
     )
 
 
 def test_one_word_is_replaced_in_both_by_its_first_synonym_and_antonym() -> None:
     assert made("a good film, near!") == [
-        Triplet("test:0", "a good film, near!", "a fine film, near!", "a bad film, near!")
+        SynonymTriplet("test:0", "a good film, near!", "a fine film, near!", "a bad film, near!")
     ]
 
 

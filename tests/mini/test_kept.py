@@ -35,8 +35,8 @@ def unwanted() -> NoReturn:
 
 def test_what_is_found_is_what_was_made(folder: Path) -> None:
     for name, rows in (("mini-odd", ROWS), ("mini-sts", generate("mini-sts"))):
-        assert mini.keep(name, lambda rows=rows: rows) is rows
-        found = mini.keep(name, unwanted)
+        assert mini.read_or_make(name, lambda rows=rows: rows) is rows
+        found = mini.read_or_make(name, unwanted)
         assert found == rows and repr(found) == repr(rows), "3.0 is no 3, and keys keep their order"
     assert sorted(file.name.rpartition("-")[0] for file in folder.iterdir()) == ["mini-odd", "mini-sts"]
 
@@ -67,13 +67,13 @@ def test_a_damaged_file_is_named_and_made_again(
     folder: Path, damage: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("rbench"), "propagate", True)
-    mini.keep("mini-odd", lambda: ROWS)
+    mini.read_or_make("mini-odd", lambda: ROWS)
     (file,) = folder.iterdir()
     whole = file.read_bytes()
     file.write_bytes(DAMAGES[damage](whole))
-    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
+    assert mini.read_or_make("mini-odd", lambda: ROWS) is ROWS
     assert caplog.messages == [f"{file} is damaged; it is made again"]
-    assert file.read_bytes() == whole and mini.keep("mini-odd", unwanted) == ROWS
+    assert file.read_bytes() == whole and mini.read_or_make("mini-odd", unwanted) == ROWS
 
 
 EDITS: dict[str, Callable[[Path], object]] = {
@@ -100,33 +100,33 @@ def test_another_python_has_another_address(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_rows_of_another_address_are_not_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mini.keep("mini-odd", lambda: ROWS)
+    mini.read_or_make("mini-odd", lambda: ROWS)
     for name in ("_CODE", "_hash_of_code"):
         monkeypatch.setattr(mini, name, "f" * 64 if name == "_CODE" else lambda: "f" * 64)
-    assert mini.keep("mini-odd", dict) == {} and len(list(folder.iterdir())) == 2
+    assert mini.read_or_make("mini-odd", dict) == {} and len(list(folder.iterdir())) == 2
 
 
 def test_rows_are_not_kept_when_the_code_was_edited_meanwhile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mini, "_hash_of_code", lambda: "f" * 64)
-    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
+    assert mini.read_or_make("mini-odd", lambda: ROWS) is ROWS
     assert not folder.exists()
 
 
 def test_a_cache_that_cannot_be_used_is_done_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mini.keep("mini-odd", lambda: ROWS)
+    mini.read_or_make("mini-odd", lambda: ROWS)
     (file,) = folder.iterdir()
     file.unlink()
     file.mkdir()
-    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
+    assert mini.read_or_make("mini-odd", lambda: ROWS) is ROWS
     assert list(folder.iterdir()) == [file], "what was begun is gone"
     shutil.rmtree(folder.parent)
     folder.parent.write_text("no folder")
-    assert mini.keep("mini-odd", lambda: ROWS) is ROWS
+    assert mini.read_or_make("mini-odd", lambda: ROWS) is ROWS
 
 
 def test_finding_rows_counts_as_use(folder: Path) -> None:
-    mini.keep("mini-odd", lambda: ROWS)
+    mini.read_or_make("mini-odd", lambda: ROWS)
     (file,) = folder.iterdir()
     os.utime(file, (0, 0))
-    mini.keep("mini-odd", unwanted)
+    mini.read_or_make("mini-odd", unwanted)
     assert file.stat().st_mtime > 0

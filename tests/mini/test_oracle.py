@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rbench import mini
 from rbench.mini import lexical
 from rbench.mini.lexicon import TOPICS, load
-from rbench.mini.meaning import Clause, Sentence, World
-from rbench.mini.oracle import sentiment
+from rbench.mini.meaning import Clause, MeaningSampler, Sentence
+from rbench.mini.oracle import judge_sentiment
 from rbench.mini.reading import read
-from rbench.mini.writing import Writer
+from rbench.mini.writing import SentenceWriter
 
 POSITIVE, NEGATIVE = 1, 0
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2
@@ -148,11 +148,11 @@ def test_an_antonym_of_the_deciding_word_flips_the_sentiment() -> None:
 
 def test_what_is_written_is_what_is_read() -> None:
     rng = Random(5)
-    world, writer = World(rng), Writer(rng)
+    world, writer = MeaningSampler(rng), SentenceWriter(rng)
     for _ in range(500):
-        meaning = Sentence((world.event(),), (world.verdict(1),))
+        meaning = Sentence((world.draw_event(),), (world.verdict(1),))
         assert read(writer.text(meaning)) == (meaning,)
-        meaning = Sentence((world.topical("music"), world.event(past=False)))
+        meaning = Sentence((world.draw_topical("music"), world.draw_event(past=False)))
         assert read(writer.text(meaning)) == (meaning,)
 
 
@@ -161,10 +161,10 @@ def test_number_and_tense_are_no_part_of_a_meaning() -> None:
 
 
 def test_a_verdict_says_what_it_was_asked_to_say() -> None:
-    world = World(Random(1))
+    world = MeaningSampler(Random(1))
     for polarity in (1, -1):
         clauses: list[Clause] = [world.verdict(polarity) for _ in range(300)]
-        assert {sentiment((Sentence((clause,)),)) for clause in clauses} == {int(polarity > 0)}
+        assert {judge_sentiment((Sentence((clause,)),)) for clause in clauses} == {int(polarity > 0)}
 
 
 def test_generators_without_labels_and_wrong_numbers_of_texts_are_refused() -> None:

@@ -17,7 +17,7 @@ def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from transformers import AutoTokenizer
 
     folder = tmp_path_factory.mktemp("tokenizer")
-    tokenizer.write(folder)
+    tokenizer.write_tokenizer(folder)
     return AutoTokenizer.from_pretrained(str(folder))
 
 
@@ -49,6 +49,6 @@ def test_case_does_not_matter_and_pairs_are_marked(wordpiece: Any) -> None:
 
 def test_writing_twice_writes_the_same(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        tokenizer.write(tmp_path / name)
+        tokenizer.write_tokenizer(tmp_path / name)
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()

@@ -13,7 +13,7 @@ from rbench.config.registry import Registry
 from rbench.noise import noised
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "noise.md"
-TEXT = "The film isn't bad: their 12 actors, who came from Malmö on 2026-11-27, do not know why."
+TEXT = "Their films of 2026-11-27 do not bore Malmö."
 ROW = re.compile(r"\| `(\w+)` \| (.+?) \| (.+?) \| `` (.+) `` \|")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rbench.papers.tables import Failure, PrintedTable, failures
+from rbench.papers.tables import PrintedTable, RecomputationFailure, find_failures
 
 
 def table(cells: list[Any], kind: str = "mean", parts: int | None = None) -> PrintedTable:
@@ -43,7 +43,7 @@ def table(cells: list[Any], kind: str = "mean", parts: int | None = None) -> Pri
 def test_a_mean_fails_where_no_numbers_that_round_to_the_printed_ones_give_it(
     cells: list[str], recomputed: str | None
 ) -> None:
-    found = failures(table(cells))
+    found = find_failures(table(cells))
     assert [one.recomputed for one in found] == ([] if recomputed is None else [recomputed])
     for one in found:
         assert (one.row, one.column, one.printed) == ({"encoder": "A"}, f"c{len(cells) - 1}", cells[-1])
@@ -54,17 +54,17 @@ def test_what_was_rounded_honestly_never_fails() -> None:
     for _ in range(300):
         values = [rng.uniform(0, 100) for _ in range(rng.randint(2, 7))]
         cells = [f"{value:.2f}" for value in values]
-        assert not failures(table([*cells, f"{sum(values) / len(values):.2f}"])), values
-        assert not failures(table([*cells[:2], f"{values[0] - values[1]:.2f}"], "difference")), values
+        assert not find_failures(table([*cells, f"{sum(values) / len(values):.2f}"])), values
+        assert not find_failures(table([*cells[:2], f"{values[0] - values[1]:.2f}"], "difference")), values
 
 
 @pytest.mark.parametrize(("printed", "fails"), [("1.4", False), ("1.5", False), ("1.6", False), ("1.7", True)])
 def test_a_difference_is_the_first_less_the_second(printed: str, fails: bool) -> None:
-    assert bool(failures(table(["4.0", "2.5", printed], "difference"))) == fails
+    assert bool(find_failures(table(["4.0", "2.5", printed], "difference"))) == fails
 
 
 def test_a_part_that_cannot_be_read_is_passed_over() -> None:
-    assert not failures(table(["1.0", {"printed": None, "note": "A stain."}, "9.9"]))
+    assert not find_failures(table(["1.0", {"printed": None, "note": "A stain."}, "9.9"]))
 
 
 def test_a_change_is_compared_with_the_row_that_it_is_a_change_of() -> None:
@@ -72,8 +72,8 @@ def test_a_change_is_compared_with_the_row_that_it_is_a_change_of() -> None:
     data["columns"][-1]["computed"] = None
     changed = [{"printed": "91.9", "change": "+3.2"}, {"printed": "87.7", "change": "-2.1"}, "50.0"]
     data["rows"].append({"label": {"encoder": "B"}, "cells": changed, "change_from": {"encoder": "A"}})
-    assert not failures(PrintedTable.model_validate(data))
+    assert not find_failures(PrintedTable.model_validate(data))
     changed[0] = {"printed": "91.9", "change": "+2.3"}
-    assert failures(PrintedTable.model_validate(data)) == (
-        Failure(row={"encoder": "B"}, column="c0", printed="+2.3", recomputed="+3.2"),
+    assert find_failures(PrintedTable.model_validate(data)) == (
+        RecomputationFailure(row={"encoder": "B"}, column="c0", printed="+2.3", recomputed="+3.2"),
     )

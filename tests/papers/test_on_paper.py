@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import SuiteError
-from rbench.papers.claims import Judged, judge_on_paper
+from rbench.papers.claims import PrintedClaimVerdict, judge_on_paper
 from rbench.papers.tables import PrintedTable
 from rbench.schema.claims import CellOf, Claim
 
@@ -45,11 +45,11 @@ def cells(*attacks: str, tasks: tuple[str, ...] = ("mr",), finetune: str = "clea
     return tuple(CellOf(encoder, task, attack, finetune) for encoder in ours for task in tasks for attack in attacks)
 
 
-def judged(said: dict[str, Any], ours: tuple[CellOf, ...]) -> Judged:
+def judged(said: dict[str, Any], ours: tuple[CellOf, ...]) -> PrintedClaimVerdict:
     return judge_on_paper(Claim.model_validate({"id": "c", **said}), "small-table1", TABLE, PARTNERS, ours)
 
 
-def values(found: Judged) -> list[tuple[str, float, float]]:
+def values(found: PrintedClaimVerdict) -> list[tuple[str, float, float]]:
     return [(one.verdict, float(one.decisive.value), float(one.decisive.reference)) for one in found.combinations]
 
 
@@ -83,19 +83,16 @@ def test_an_encoder_without_a_partner_is_not_averaged_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "attacks", "why"),
+    ("said", "attacks", "named"),
     [
-        ({"metric": "sts", "of": "minilm", "at_least": 5}, ("pwws",), "prints no sts"),
-        ({"lower": "nobody", "than": "minilm"}, ("pwws",), "no encoder that corresponds to nobody"),
-        ({"lower": {"finetune": "freelb[k=5]"}, "than": "minilm"}, ("bae",), "no finetune that corresponds to freelb"),
-        (
-            {"lower": {"attack": "geometry"}, "than": {"attack": "pwws"}},
-            ("pwws", "geometry"),
-            "no attack that corresponds to geometry",
-        ),
-        ({"lower": "simcse-minilm", "than": "minilm"}, ("geometry",), "no attack in common"),
+        ({"metric": "sts", "of": "minilm", "at_least": 5}, ("pwws",), "sts"),
+        ({"lower": "nobody", "than": "minilm"}, ("pwws",), "nobody"),
+        ({"lower": {"finetune": "freelb[k=5]"}, "than": "minilm"}, ("bae",), "freelb"),
+        ({"lower": {"attack": "geometry"}, "than": {"attack": "pwws"}}, ("pwws", "geometry"), "geometry"),
+        ({"lower": "simcse-minilm", "than": "minilm"}, ("geometry",), "attack"),
     ],
 )
-def test_what_the_paper_does_not_print_is_refused(said: dict[str, Any], attacks: tuple[str, ...], why: str) -> None:
-    with pytest.raises(SuiteError, match=why):
+def test_what_the_paper_does_not_print_is_refused(said: dict[str, Any], attacks: tuple[str, ...], named: str) -> None:
+    with pytest.raises(SuiteError) as caught:
         judged(said, cells(*attacks))
+    assert named in str(caught.value)

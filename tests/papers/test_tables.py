@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from rbench.papers.tables import Coordinates, PrintedCell, PrintedTable
+from rbench.papers.tables import Coordinates, PrintedTable, list_printed_tables, load_printed_table
 
 
 def table(**changes: Any) -> dict[str, Any]:
@@ -48,40 +48,20 @@ def test_digits_stay_as_they_are_printed() -> None:
     assert PrintedTable.model_validate(data.model_dump()) == data
 
 
-def test_a_cell_without_a_number_says_why() -> None:
-    assert PrintedCell(printed=None, note="A dash.").value is None
-    with pytest.raises(ValidationError, match="needs a `note`"):
-        PrintedCell(printed=None)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rows": [{"label": {"encoder": "One"}, "cells": ["10.0", "20.0"]}]}, "2 cells for 3 columns"),
-        ({"rows": [{"label": {"encoder": "One"}, "cells": ["10.0", "20,0", "15.0"]}]}, '"20,0" is not a number'),
-        ({"rows": [{"label": {}, "cells": ["1", "2", "3"]}] * 2}, "rows that stand more than once"),
-        ({"metrics": {}}, "has the metric asr, which `metrics` does not list"),
-        ({"columns": [table()["columns"][0]] * 2 + [table()["columns"][1]]}, "columns that stand more than once: mr"),
-        ({"columns": [*table()["columns"][1:], table()["columns"][1] | {"name": "sst2"}]}, "columns that the table"),
-        (
-            {"fails": [{"row": {"encoder": "Three"}, "column": "mean", "printed": "1", "recomputed": "2"}]},
-            "no row with the label",
-        ),
-        (
-            {"fails": [{"row": {"encoder": "One"}, "column": "avg", "printed": "1", "recomputed": "2"}]},
-            "the column avg",
-        ),
-        (
-            {"rows": [{"label": {"a": "b"}, "cells": [{"printed": "1", "change": "+1"}, "2", "3"]}]},
-            "say of which row in `change_from`",
-        ),
-        (
-            {"rows": [{"label": {"a": "b"}, "cells": ["1", "2", "3"], "change_from": {"a": "c"}}]},
-            "no row with the label",
-        ),
-        ({"bold": True}, "Extra inputs"),
-    ],
-)
-def test_a_table_that_does_not_fit_together_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        PrintedTable.model_validate(table(**changes))
+@pytest.mark.parametrize("name", list_printed_tables())
+def test_rbenchs_own_tables_fit_together(name: str) -> None:
+    printed = load_printed_table(name)
+    assert name == f"{printed.source.paper}-table{printed.source.table}"
+    names = [column.name for column in printed.columns]
+    assert len({*names}) == len(names)
+    assert len({str(row.label) for row in printed.rows}) == len(printed.rows)
+    for column in printed.columns:
+        assert column.metric in printed.metrics
+        assert column.computed is None or {*column.computed.of} <= {*names} - {column.name}
+    for row in printed.rows:
+        assert len(row.cells) == len(names)
+        assert row.change_from is None or printed.row(row.change_from)
+        for cell in row.cells:
+            assert cell.note if cell.printed is None else Fraction(cell.printed) is not None
+            assert cell.change is None or (row.change_from and Fraction(cell.change) is not None)
+    assert all(printed.row(failure.row) and failure.column in names for failure in printed.fails)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.api.suites import prepared_for
+from rbench.api.suites import prepare_suite
 from rbench.config import load
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.plan.lineage import as_trained
 from rbench.plan.prepare import Options
 from rbench.schema import Job, PretrainJob
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.train import objectives
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
@@ -52,7 +52,7 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
 
 def jobs(options: Options, text: str = SUITE) -> dict[str, Job]:
     Path("suite.yaml").write_text(text, encoding="utf-8")
-    return {job.name: job for job in prepared_for("suite.yaml", options).plan.jobs}
+    return {job.name: job for job in prepare_suite("suite.yaml", options).plan.jobs}
 
 
 def test_an_in_domain_encoder_is_trained_with_the_settings_of_each_task(options: Options) -> None:
@@ -93,7 +93,7 @@ def test_what_a_suite_says_holds_for_every_task(options: Options) -> None:
 def test_it_runs_and_a_strategy_has_one_row_for_all_tasks(options: Options) -> None:
     result = api.run("suite.yaml", options)
     assert not result.failed and not result.skipped
-    plan = Store(result.run).plan()
+    plan = RunStore(result.run).plan()
     assert plan is not None
     tuned = [job for job in plan.jobs if job.stage == "finetune" and job.parts[2] != "clean"]
     (label,) = {job.parts[2] for job in tuned}
@@ -111,20 +111,20 @@ def test_it_runs_and_a_strategy_has_one_row_for_all_tasks(options: Options) -> N
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "named"),
     [
-        ("mini-topic: {max_words: 15", "topic: {max_words: 15", 'unknown task "topic"; did you mean mini-topic'),
-        ("max_words: 15", "max_wrds: 15", 'unknown option of adversarial "max_wrds"; did you mean max_words'),
+        ("mini-topic: {max_words: 15", "topic: {max_words: 15", "did you mean mini-topic"),
+        ("max_words: 15", "max_wrds: 15", "did you mean max_words"),
         ("max_words: 15", "max_words: 0", "max_words"),
-        ("{max_words: 15, batch_size: 4}", "15", "`by_task`: expected options by task"),
+        ("{max_words: 15, batch_size: 4}", "15", "by_task"),
     ],
 )
 def test_a_wrong_setting_of_a_strategy_is_an_error_with_its_place(
-    options: Options, old: str, new: str, message: str
+    options: Options, old: str, new: str, named: str
 ) -> None:
-    with pytest.raises(SuiteError, match=r"suite\.yaml:3:") as error:
+    with pytest.raises(SuiteError) as error:
         jobs(options, SUITE.replace(old, new))
-    assert message in str(error.value)
+    assert "suite.yaml:3:" in str(error.value) and named in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rbench.plan.planner import Code, make_plan
+from rbench.plan.planner import CodeVersions, make_plan
 from rbench.schema import AttackJob, FinetuneJob, TaskSpec
-from tests.plan.test_planner import TASKS, inputs, suite
+from tests.plan.builders import TASKS, make_inputs, make_suite
 
 MADE = TaskSpec(name="a", kind="single", columns=("text",), labels=("no", "yes"), generator="mini-sentiment")
 GRADED = TaskSpec(name="a", kind="sts", columns=("one", "two"))
@@ -14,9 +14,10 @@ GRADED = TaskSpec(name="a", kind="sts", columns=("one", "two"))
 
 def versions(task: TaskSpec, kind: Any = AttackJob, **code: int) -> dict[str, int]:
     """The versions that jobs on a task hold, where each part of the code of this name has a version."""
-    known = {name: Code(versions={f"{name}.code": version}) for name, version in code.items()}
+    known = {name: CodeVersions(versions={f"{name}.code": version}) for name, version in code.items()}
     plan = make_plan(
-        suite(encoders=["lm"], tasks=["a"], finetune=["clean"]), inputs(tasks={**TASKS, "a": task}, code=known)
+        make_suite(encoders=["lm"], tasks=["a"], finetune=["clean"]),
+        make_inputs(tasks={**TASKS, "a": task}, code=known),
     )
     (found,) = {tuple(sorted(job.spec.versions.items())) for job in plan.jobs if isinstance(job.spec, kind)}
     return dict(found)

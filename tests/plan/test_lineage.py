@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from rbench.plan.lineage import effective, portable, portable_victim
+from rbench.plan.lineage import as_loaded, portable_encoder, portable_victim
 from rbench.schema import EncoderSpec, VictimSpec
 from rbench.schema.victims import Endpoint
-from tests.plan.test_planner import ENCODERS
+from tests.plan.builders import ENCODERS
 
 
 def test_an_encoder_has_no_more_layers_than_any_of_its_bases_keeps() -> None:
     over = {name: EncoderSpec(name=name, base="lm-2", layers=n) for name, n in (("all", None), ("one", 1), ("six", 6))}
-    assert {name: effective(name, ENCODERS | over).layers for name in over} == {"all": 2, "one": 1, "six": 2}
+    assert {name: as_loaded(name, ENCODERS | over).layers for name in over} == {"all": 2, "one": 1, "six": 2}
 
 
 def test_code_of_the_hub_runs_where_the_weights_that_are_loaded_allow_it() -> None:
     code = EncoderSpec(name="code", base="org/code", trust_remote_code=True)
     over = ENCODERS | {"code": code, "over": EncoderSpec(name="over", base="code", pooling="mean")}
-    assert effective("over", over).trust_remote_code and not effective("lm-2", over).trust_remote_code
+    assert as_loaded("over", over).trust_remote_code and not as_loaded("lm-2", over).trust_remote_code
 
 
 def test_jobs_hold_no_folder_of_a_further_model_however_deep_an_option_names_it() -> None:
@@ -26,7 +26,7 @@ def test_jobs_hold_no_folder_of_a_further_model_however_deep_an_option_names_it(
             {"name": "x", "base": f"{where}/own", "train": {"objective": "mlm", "data": "c", "options": options}}
         )
 
-    found = [portable(trained(where), {"teacher", "models"}) for where in ("/home/me", "~/data", "../there")]
+    found = [portable_encoder(trained(where), {"teacher", "models"}) for where in ("/home/me", "~/data", "../there")]
     assert found[0] == found[1] == found[2] and found[0].base == "own" and found[0].train is not None
     assert found[0].train.options == {"teacher": "teacher", "steps": 3, "models": {"masked": "masked", "hub": "org/lm"}}
 
@@ -36,7 +36,7 @@ def test_an_option_that_names_no_model_stays_as_it_is_for_nothing_else_tells_wha
     spec = EncoderSpec.model_validate(
         {"name": "x", "base": "b", "train": {"objective": "own", "data": "c", "options": options}}
     )
-    made = portable(spec, {"teacher"}).train
+    made = portable_encoder(spec, {"teacher"}).train
     assert made is not None
     assert made.options == {**options, "resources": {"masked_lm": "lm"}, "teacher": "lm"}
 

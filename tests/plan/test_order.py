@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rbench.api.suites import prepared_for
+from rbench.api.suites import prepare_suite
 from rbench.plan.order import short_names
 from rbench.plan.prepare import Options
 
 
 def test_names_of_jobs_have_only_the_options_that_tell_them_apart() -> None:
-    plan = prepared_for("quickstart", Options()).plan
+    plan = prepare_suite("quickstart", Options()).plan
     names = short_names(plan.jobs)
     assert max(len(job.name) for job in plan.jobs) > 120
     assert max(map(len, names.values())) < 80
@@ -18,5 +18,5 @@ def test_names_of_jobs_have_only_the_options_that_tell_them_apart() -> None:
 
 def test_options_that_tell_strategies_apart_stay() -> None:
     two = "finetune=[clean, {clean: {epochs: 4}}]"
-    plan = prepared_for("quickstart", Options(overrides=(two,))).plan
+    plan = prepare_suite("quickstart", Options(overrides=(two,))).plan
     assert {name.split("/")[3] for name in short_names(plan.jobs).values()} == {"clean", "clean[epochs=4]"}

@@ -10,13 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.errors import PlanError
-from rbench.plan.lineage import as_trained, chain, effective, portable, trained_root, weights_source
-from rbench.plan.order import select
-from rbench.plan.planner import PlanInputs, make_plan, training_for
+from rbench.plan.lineage import (
+    as_loaded,
+    as_trained,
+    chain_of_bases,
+    find_trained_root,
+    find_weights_source,
+    portable_encoder,
+)
+from rbench.plan.order import select_jobs
+from rbench.plan.planner import make_plan, training_for
 from rbench.schema import (
     AskedSet,
     AttackJob,
-    AttackSpec,
     Choice,
     ContrastSpec,
     EncoderSpec,
@@ -26,8 +32,7 @@ from rbench.schema import (
     MeasureNeeds,
     Plan,
     PretrainJob,
-    ResourceSet,
-    Source,
+    ResourceSource,
     StrategyNeeds,
     Suite,
     TaskSpec,
@@ -35,59 +40,10 @@ from rbench.schema import (
     TrainSpec,
     content_key,
 )
+from tests.plan.builders import ATTACKS, ENCODERS, MLM, RESOURCES, TASKS, make_inputs, make_suite
 
-MLM = TrainSpec(objective="mlm", data="corpus", steps=10)
-ENCODERS = {
-    "tiny": EncoderSpec(name="tiny", architecture={"hidden_size": 8}, train=MLM),
-    "tiny-mean": EncoderSpec(name="tiny-mean", base="tiny", pooling="mean"),
-    "lm": EncoderSpec(name="lm", base="org/lm", revision="abc"),
-    "lm-2": EncoderSpec(name="lm-2", base="lm", layers=2, pooling="mean"),
-    "cse-lm": EncoderSpec(name="cse-lm", base="lm", train=MLM),
-    "cse-tiny": EncoderSpec(name="cse-tiny", base="tiny-mean", train=MLM),
-}
-TASKS = {
-    "a": TaskSpec(name="a", kind="single", columns=("text",), labels=("no", "yes")),
-    "b": TaskSpec(name="b", kind="nli", columns=("premise", "hypothesis"), labels=("e", "n", "c")),
-    "corpus": TaskSpec(name="corpus", kind="unlabelled", columns=("text",)),
-}
 OTHER = HubSplit(id="x/z", revision="main", split="test", columns={})
 HUB = HubData(id="x/y", revision="main", splits={"train": "train"}, columns={}, elsewhere={"test": OTHER})
-ATTACKS = {
-    "swap": AttackSpec(name="swap", recipe="PWWSRen2019", needs=("synonyms",)),
-    "lm": AttackSpec(name="lm", recipe="BAEGarg2019", needs=("masked_lm", "stopwords")),
-}
-PROFILE = ResourceSet(
-    name="p",
-    synonyms=Source(kind="mini"),
-    stopwords=Source(kind="mini"),
-    masked_lm=Source(kind="encoder", name="tiny"),
-)
-
-
-def inputs(**changes: Any) -> PlanInputs:
-    values: dict[str, Any] = {
-        "encoders": ENCODERS,
-        "tasks": TASKS,
-        "attacks": ATTACKS,
-        "resources": PROFILE,
-        "data": {"a": "da", "b": "db", "corpus": "dc"},
-        "sizes": {"a": {"train": 5, "test": 20}, "b": {"train": 5, "test": 10}},
-        "weights": {"lm": "w", "lm-2": "w", "cse-lm": "w"},
-        "resource_weights": {"synonyms": "s", "stopwords": "t"},
-    }
-    return PlanInputs(**{**values, **changes})
-
-
-def suite(**changes: Any) -> Suite:
-    values: dict[str, Any] = {
-        "name": "s",
-        "encoders": ["tiny", "lm"],
-        "tasks": ["a", "b"],
-        "attacks": ["swap", "lm"],
-        "seeds": [0, 1],
-        "num_examples": 7,
-    }
-    return Suite.model_validate({**values, **changes})
 
 
 def names(plan: Plan) -> list[str]:
@@ -95,7 +51,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def test_cells_are_the_product_and_everything_comes_after_its_needs() -> None:
-    plan = make_plan(suite(), inputs())
+    plan = make_plan(make_suite(), make_inputs())
     attacks = [job for job in plan.jobs if job.stage == "attack"]
     assert len(attacks) == 2 * 2 * 2 * 2
     assert len([job for job in plan.jobs if job.stage == "finetune"]) == 2 * 2 * 2
@@ -108,7 +64,7 @@ def test_cells_are_the_product_and_everything_comes_after_its_needs() -> None:
 
 
 def test_attacks_on_one_victim_stand_together() -> None:
-    victims = [job.needs["victim"] for job in make_plan(suite(), inputs()).jobs if job.stage == "attack"]
+    victims = [job.needs["victim"] for job in make_plan(make_suite(), make_inputs()).jobs if job.stage == "attack"]
     changes = sum(a != b for a, b in itertools.pairwise(victims))
     assert changes == len(set(victims)) - 1
 
@@ -117,12 +73,12 @@ def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_f
     sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
     evaluated = ContrastSpec(name="set", task="a", generator="g", original={"text": "o"}, perturbed={"text": "p"})
     needs = MeasureNeeds(what=Choice(name="contrast"), of="victims", stores="predictions")
-    known = inputs(
+    known = make_inputs(
         tasks={**TASKS, "sim": sts},
         splits={("sim", "test"): "scored"},
         sets={"a": (AskedSet(needs=needs, set=evaluated, fingerprint="content"),)},
     )
-    asked = suite(encoders=["lm", "cse-lm"], tasks=["a"], seeds=[0, 1], evaluate=["sim", "contrast"])
+    asked = make_suite(encoders=["lm", "cse-lm"], tasks=["a"], seeds=[0, 1], evaluate=["sim", "contrast"])
     plan = make_plan(asked, known)
     of_lm, of_cse = (
         [f"finetune/{e}/a/clean", f"measure/{e}/a/clean/set", f"attack/{e}/a/clean/swap", f"attack/{e}/a/clean/lm"]
@@ -137,7 +93,9 @@ def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_f
         *(f"{name}/seed1" for name in (*of_lm, *of_cse)),
     ]
     # Without evaluations the second encoder is trained when the first has been attacked.
-    alone = [name.removesuffix("/seed0") for name in names(make_plan(suite(encoders=["lm", "cse-lm"]), inputs()))]
+    alone = [
+        name.removesuffix("/seed0") for name in names(make_plan(make_suite(encoders=["lm", "cse-lm"]), make_inputs()))
+    ]
     assert (
         alone.index("attack/lm/a/clean/lm")
         < alone.index("pretrain/cse-lm")
@@ -148,15 +106,19 @@ def test_a_plan_goes_victim_by_victim_after_the_evaluations_and_trains_what_is_f
 def test_what_is_built_of_an_encoder_comes_before_its_victims_and_needs_what_its_training_needed() -> None:
     word = EncoderSpec(name="word", base="tiny", train=MLM)
     positives = Choice(name="positives", options={"split": "train"})
-    known = inputs(
+    known = make_inputs(
         encoders={**ENCODERS, "word": word},
         models={"word": {"generator": "cse-lm", "other": "lm"}},
-        training={"word": (PROFILE.model_copy(update={"masked_lm": Source(kind="encoder", name="cse-tiny")}), {})},
+        training={
+            "word": (RESOURCES.model_copy(update={"masked_lm": ResourceSource(kind="encoder", name="cse-tiny")}), {})
+        },
         weights={"lm": "w", "cse-lm": "w"},
         splits={("a", "train"): "train of a"},
         building={"positives": MeasureNeeds(what=positives, of="trainings", label="positives")},
     )
-    plan = make_plan(suite(encoders=["word"], tasks=["a"], attacks=["swap"], build=["positives"], seeds=[0]), known)
+    plan = make_plan(
+        make_suite(encoders=["word"], tasks=["a"], attacks=["swap"], build=["positives"], seeds=[0]), known
+    )
     assert [name for name in names(plan) if not name.startswith("pretrain")] == [
         "measure/word/a/positives/seed0",
         "finetune/word/a/clean/seed0",
@@ -171,7 +133,7 @@ def test_what_is_built_of_an_encoder_comes_before_its_victims_and_needs_what_its
 
 
 def test_masked_lm_of_ours_is_a_need_of_its_attack_only() -> None:
-    plan = make_plan(suite(encoders=["lm"]), inputs())
+    plan = make_plan(make_suite(encoders=["lm"]), make_inputs())
     pretrain = next(job.key for job in plan.jobs if job.stage == "pretrain")
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
@@ -192,12 +154,14 @@ CELL = "attack/lm/a/clean/swap/seed0"
         {"weights": {"lm": "other"}},
         {"resource_weights": {"synonyms": "other", "stopwords": "t"}},
         {"attacks": {**ATTACKS, "swap": ATTACKS["swap"].model_copy(update={"max_words": 3})}},
-        {"resources": PROFILE.model_copy(update={"synonyms": Source(kind="wordnet")})},
+        {"resources": RESOURCES.model_copy(update={"synonyms": ResourceSource(kind="wordnet")})},
         {"encoders": {**ENCODERS, "lm": ENCODERS["lm"].model_copy(update={"pooling": "mean"})}},
     ],
 )
 def test_what_decides_an_outcome_changes_the_key(changed: dict[str, Any]) -> None:
-    assert key_of(make_plan(suite(), inputs()), CELL) != key_of(make_plan(suite(), inputs(**changed)), CELL)
+    assert key_of(make_plan(make_suite(), make_inputs()), CELL) != key_of(
+        make_plan(make_suite(), make_inputs(**changed)), CELL
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,56 +169,58 @@ def test_what_decides_an_outcome_changes_the_key(changed: dict[str, Any]) -> Non
     [
         {"data": {"a": "da", "b": "other", "corpus": "other"}},
         {"resource_weights": {"synonyms": "s", "stopwords": "other"}},
-        {"resources": PROFILE.model_copy(update={"stopwords": Source(kind="nltk"), "title": "new words"})},
+        {"resources": RESOURCES.model_copy(update={"stopwords": ResourceSource(kind="nltk"), "title": "new words"})},
         {"attacks": {**ATTACKS, "swap": ATTACKS["swap"].model_copy(update={"title": "x", "notes": ("y",)})}},
         {"tasks": {**TASKS, "a": TASKS["a"].model_copy(update={"title": "x", "licence": "y"})}},
         {"tasks": {**TASKS, "a": TASKS["a"].model_copy(update={"sizes": {"test": 20}, "hub": HUB})}},
     ],
 )
 def test_what_does_not_decide_an_outcome_leaves_the_key(changed: dict[str, Any]) -> None:
-    assert key_of(make_plan(suite(), inputs()), CELL) == key_of(make_plan(suite(), inputs(**changed)), CELL)
+    assert key_of(make_plan(make_suite(), make_inputs()), CELL) == key_of(
+        make_plan(make_suite(), make_inputs(**changed)), CELL
+    )
 
 
 def test_training_overrides_reach_only_their_task_and_change_its_victims() -> None:
-    plain = make_plan(suite(), inputs())
-    changed = make_plan(suite(training={"epochs": 4, "a": {"epochs": 9}}), inputs())
+    plain = make_plan(make_suite(), make_inputs())
+    changed = make_plan(make_suite(training={"epochs": 4, "a": {"epochs": 9}}), make_inputs())
     for task, epochs in (("a", 9), ("b", 4)):
         name = f"finetune/lm/{task}/clean/seed0"
         job = next(job for job in changed.jobs if job.name == name)
         assert isinstance(job.spec, FinetuneJob)
         assert job.spec.training == Training(epochs=epochs)
         assert key_of(plain, name) != job.key
-    assert training_for(suite(training={"a": {"epochs": 9}}), TASKS["b"]) == Training()
+    assert training_for(make_suite(training={"a": {"epochs": 9}}), TASKS["b"]) == Training()
 
 
 def test_order_of_a_suite_does_not_change_keys() -> None:
-    first = make_plan(suite(), inputs())
-    second = make_plan(suite(encoders=["lm", "tiny"], attacks=["lm", "swap"], seeds=[1, 0]), inputs())
+    first = make_plan(make_suite(), make_inputs())
+    second = make_plan(make_suite(encoders=["lm", "tiny"], attacks=["lm", "swap"], seeds=[1, 0]), make_inputs())
     assert {job.key for job in first.jobs} == {job.key for job in second.jobs}
 
 
 def test_num_examples_beyond_the_split_names_every_split_and_its_size() -> None:
-    message = r"a: num_examples is 21, but its test split has 20 .*b: .* 10 examples\. Give a smaller number, `all`"
-    with pytest.raises(PlanError, match=message):
-        make_plan(suite(num_examples=21), inputs())
-    make_plan(suite(num_examples={"a": 20, "default": 10}), inputs())
+    with pytest.raises(PlanError) as caught:
+        make_plan(make_suite(num_examples=21), make_inputs())
+    assert all(named in str(caught.value) for named in ("21", "a: ", "20", "b: ", "10"))
+    make_plan(make_suite(num_examples={"a": 20, "default": 10}), make_inputs())
 
 
 def test_all_means_the_whole_split() -> None:
-    plan = make_plan(suite(num_examples="all"), inputs())
+    plan = make_plan(make_suite(num_examples="all"), make_inputs())
     sizes = {j.spec.task.name: j.spec.num_examples for j in plan.jobs if isinstance(j.spec, AttackJob)}
     assert sizes == {"a": 20, "b": 10}
 
 
 def test_bases_are_followed_to_where_weights_come_from() -> None:
-    assert [spec.name for spec in chain("cse-tiny", ENCODERS)] == ["cse-tiny"]
-    assert [spec.name for spec in chain("lm-2", ENCODERS)] == ["lm-2", "lm"]
-    mean = effective("lm-2", ENCODERS)
+    assert [spec.name for spec in chain_of_bases("cse-tiny", ENCODERS)] == ["cse-tiny"]
+    assert [spec.name for spec in chain_of_bases("lm-2", ENCODERS)] == ["lm-2", "lm"]
+    mean = as_loaded("lm-2", ENCODERS)
     assert (mean.base, mean.revision, mean.layers, mean.pooling) == ("org/lm", "abc", 2, "mean")
-    assert effective("tiny-mean", ENCODERS).base == "tiny"
-    assert trained_root("tiny-mean", ENCODERS) == "tiny"
-    assert trained_root("lm-2", ENCODERS) is None
-    sources = {name: weights_source(name, ENCODERS) for name in ENCODERS}
+    assert as_loaded("tiny-mean", ENCODERS).base == "tiny"
+    assert find_trained_root("tiny-mean", ENCODERS) == "tiny"
+    assert find_trained_root("lm-2", ENCODERS) is None
+    sources = {name: find_weights_source(name, ENCODERS) for name in ENCODERS}
     assert {name: spec.name if spec else None for name, spec in sources.items()} == {
         "tiny": None,
         "tiny-mean": None,
@@ -266,7 +232,7 @@ def test_bases_are_followed_to_where_weights_come_from() -> None:
 
 
 def test_a_trained_encoder_over_a_trained_one_needs_its_job() -> None:
-    plan = make_plan(suite(encoders=["cse-tiny"], attacks=["swap"]), inputs())
+    plan = make_plan(make_suite(encoders=["cse-tiny"], attacks=["swap"]), make_inputs())
     by_name = {job.name: job for job in plan.jobs}
     assert by_name["pretrain/cse-tiny/seed0"].needs == {"base": by_name["pretrain/tiny/seed0"].key}
     assert by_name["finetune/cse-tiny/a/clean/seed0"].needs == {"encoder": by_name["pretrain/cse-tiny/seed0"].key}
@@ -274,10 +240,11 @@ def test_a_trained_encoder_over_a_trained_one_needs_its_job() -> None:
 
 def test_bases_in_a_circle_are_refused() -> None:
     around = {"x": EncoderSpec(name="x", base="y"), "y": EncoderSpec(name="y", base="x")}
-    with pytest.raises(PlanError, match="x -> y -> x"):
-        chain("x", around)
+    with pytest.raises(PlanError) as caught:
+        chain_of_bases("x", around)
+    assert "x -> y -> x" in str(caught.value)
     own = {"x": EncoderSpec(name="x", base="x")}  # named like its folder
-    assert [spec.name for spec in chain("x", own)] == ["x"]
+    assert [spec.name for spec in chain_of_bases("x", own)] == ["x"]
 
 
 def test_jobs_hold_no_paths() -> None:
@@ -285,22 +252,22 @@ def test_jobs_hold_no_paths() -> None:
         return EncoderSpec.model_validate({"name": "x", "base": base, "train": {"objective": "mlm", "data": data}})
 
     here, there = spec("/home/me/own/", "/home/me/my.txt"), spec("../own", "data/my.txt")
-    assert portable(here) == portable(there) == spec("own", "my.txt")
+    assert portable_encoder(here) == portable_encoder(there) == spec("own", "my.txt")
     for kept in (spec("org/model", "corpus"), spec("bert-base", "my.txt"), EncoderSpec(name="y", base="org/model")):
-        assert portable(kept) == kept
+        assert portable_encoder(kept) == kept
 
 
 def test_a_base_is_looked_for_under_its_own_name() -> None:
     """A folder that is called like the encoder (an export of it) is not what it is trained from."""
     spec = EncoderSpec.model_validate({"name": "x", "base": "org/lm", "train": {"objective": "mlm", "data": "c"}})
-    source = weights_source("x", {"x": spec})
+    source = find_weights_source("x", {"x": spec})
     assert source is not None and (source.name, source.base, source.train) == ("org/lm", "org/lm", None)
 
 
 @given(st.sampled_from(["swap", "attack/lm/*/seed1", "finetune", "tiny", "*/b/*"]))
 def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
-    plan = make_plan(suite(), inputs())
-    chosen = select(plan, [pattern])
+    plan = make_plan(make_suite(), make_inputs())
+    chosen = select_jobs(plan, [pattern])
     keys = {job.key for job in chosen}
     assert all(need in keys for job in chosen for need in job.needs.values())
     assert any(pattern.strip("*").split("*")[0] in job.name for job in chosen)
@@ -308,24 +275,27 @@ def test_select_takes_what_matches_and_what_that_needs(pattern: str) -> None:
 
 
 def test_select_refuses_a_pattern_without_a_match() -> None:
-    with pytest.raises(PlanError, match="--only pwss: no job matches"):
-        select(make_plan(suite(), inputs()), ["swap", "pwss"])
+    with pytest.raises(PlanError) as caught:
+        select_jobs(make_plan(make_suite(), make_inputs()), ["swap", "pwss"])
+    assert "pwss" in str(caught.value)
 
 
 def test_select_takes_what_matches_any_of_several_patterns() -> None:
-    plan = make_plan(suite(), inputs())
-    both = {job.key for pattern in ("*/a/*", "pretrain") for job in select(plan, [pattern])}
-    assert {job.key for job in select(plan, ["*/a/*", "pretrain"])} == both
-    assert select(plan, ()) == plan.jobs
+    plan = make_plan(make_suite(), make_inputs())
+    both = {job.key for pattern in ("*/a/*", "pretrain") for job in select_jobs(plan, [pattern])}
+    assert {job.key for job in select_jobs(plan, ["*/a/*", "pretrain"])} == both
+    assert select_jobs(plan, ()) == plan.jobs
 
 
 def test_an_encoder_trained_from_a_folder_of_its_own_name_has_that_for_its_base() -> None:
     own = {"x": EncoderSpec(name="x", base="x", train=MLM)}
-    plan = make_plan(suite(encoders=["x"], attacks=["swap"]), inputs(encoders={**ENCODERS, **own}, weights={"x": "w"}))
+    plan = make_plan(
+        make_suite(encoders=["x"], attacks=["swap"]), make_inputs(encoders={**ENCODERS, **own}, weights={"x": "w"})
+    )
     job = next(job for job in plan.jobs if job.stage == "pretrain")
     assert isinstance(job.spec, PretrainJob)
     assert (job.needs, job.spec.base_fingerprint) == ({}, "w")
-    source = weights_source("x", own)
+    source = find_weights_source("x", own)
     assert source is not None and (source.base, source.train) == ("x", None)
 
 
@@ -334,10 +304,10 @@ IN_DOMAIN = EncoderSpec(name="in", base="lm", train=TrainSpec(objective="simcse"
 
 def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> None:
     encoders = {**ENCODERS, "in": IN_DOMAIN, "in-mean": EncoderSpec(name="in-mean", base="in", pooling="mean")}
-    known = inputs(
+    known = make_inputs(
         encoders=encoders, weights={"in": "w"}, splits={("a", "train"): "train of a", ("b", "train"): "train of b"}
     )
-    plan = make_plan(suite(encoders=["in", "in-mean"], attacks=["swap"]), known)
+    plan = make_plan(make_suite(encoders=["in", "in-mean"], attacks=["swap"]), known)
     pretrain = {job.name: job for job in plan.jobs if job.stage == "pretrain"}
     assert set(pretrain) == {"pretrain/in/a/seed0", "pretrain/in/b/seed0"}
     for task, job in zip("ab", pretrain.values(), strict=True):
@@ -349,31 +319,32 @@ def test_an_in_domain_encoder_is_trained_once_a_task_on_its_training_texts() -> 
         # The same as one that names the task as its corpus, had that the same texts.
         named = as_trained(IN_DOMAIN, {}, task)
         other = make_plan(
-            suite(encoders=["in"], tasks=[task], attacks=["swap"]),
-            inputs(encoders={**ENCODERS, "in": named}, weights={"in": "w"}, data={task: f"train of {task}"}),
+            make_suite(encoders=["in"], tasks=[task], attacks=["swap"]),
+            make_inputs(encoders={**ENCODERS, "in": named}, weights={"in": "w"}, data={task: f"train of {task}"}),
         )
         assert job.key in {one.key for one in other.jobs}
 
 
 def test_an_in_domain_encoder_without_a_task_is_refused() -> None:
     sts = TaskSpec(name="sim", kind="sts", columns=("sentence1", "sentence2"))
-    known = inputs(
+    known = make_inputs(
         encoders={"in": IN_DOMAIN}, weights={"in": "w"}, tasks={"sim": sts}, splits={("sim", "test"): "scored"}
     )
-    with pytest.raises(PlanError, match=r"encoder in is trained on the texts of the task .* \{in: \{data: CORPUS\}\}"):
+    with pytest.raises(PlanError) as caught:
         make_plan(Suite(name="s", encoders=("in",), evaluate=("sim",)), known)  # type: ignore[arg-type]
+    assert "encoder in " in str(caught.value)
 
 
 def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_needs() -> None:
     encoders = {"tiny": ENCODERS["tiny"], "word": EncoderSpec(name="word", base="lm", train=MLM)}
 
     def word(**training: Any) -> tuple[Plan, Any]:
-        known = inputs(encoders={**encoders, "lm": ENCODERS["lm"]}, **training)
-        plan = make_plan(suite(encoders=["word"], attacks=[], tasks=["a"], seeds=[0]), known)
+        known = make_inputs(encoders={**encoders, "lm": ENCODERS["lm"]}, **training)
+        plan = make_plan(make_suite(encoders=["word"], attacks=[], tasks=["a"], seeds=[0]), known)
         return plan, next(job for job in plan.jobs if job.parts == ("word",))
 
-    plan, asking = word(training={"word": (PROFILE, {"synonyms": "s"})}, weights={"word": "w"})
-    _, other = word(training={"word": (PROFILE, {"synonyms": "t"})}, weights={"word": "w"})
+    plan, asking = word(training={"word": (RESOURCES, {"synonyms": "s"})}, weights={"word": "w"})
+    _, other = word(training={"word": (RESOURCES, {"synonyms": "t"})}, weights={"word": "w"})
     _, plain = word(weights={"word": "w"})
     assert len({asking.key, other.key, plain.key}) == 3
     assert {role: plan.job(key).name for role, key in asking.needs.items()} == {"masked_lm": "pretrain/tiny/seed0"}
@@ -382,20 +353,20 @@ def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_ne
 
 def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:
     needs = {"words": StrategyNeeds(resources=("masked_lm", "stopwords"))}
-    plan = make_plan(suite(encoders=["lm"], finetune=["clean", "words"]), inputs(strategies=needs))
+    plan = make_plan(make_suite(encoders=["lm"], finetune=["clean", "words"]), make_inputs(strategies=needs))
     by_strategy = {job.parts[2]: job for job in plan.jobs if job.stage == "finetune"}
     clean, words = by_strategy["clean"].spec, by_strategy["words"].spec
     assert isinstance(clean, FinetuneJob) and isinstance(words, FinetuneJob)
     assert clean.resources is None and words.resources is not None
-    assert (words.resources.masked_lm, words.resources.synonyms) == (PROFILE.masked_lm, None)
+    assert (words.resources.masked_lm, words.resources.synonyms) == (RESOURCES.masked_lm, None)
     assert words.resource_fingerprints == {"stopwords": "t"}
     assert plan.job(by_strategy["words"].needs["masked_lm"]).name == "pretrain/tiny/seed0"
 
 
 def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_was_trained_on() -> None:
     needs = {"gen": StrategyNeeds(attack="swap")}
-    planned = suite(encoders=["lm"], tasks=["a"], finetune=["gen"], attacks=["swap"], seeds=[3])
-    plan = make_plan(planned, inputs(strategies=needs))
+    planned = make_suite(encoders=["lm"], tasks=["a"], finetune=["gen"], attacks=["swap"], seeds=[3])
+    plan = make_plan(planned, make_inputs(strategies=needs))
     assert names(plan) == [
         "finetune/lm/a/clean/seed3",
         "attack/lm/a/clean/swap/train/seed3",
@@ -405,7 +376,9 @@ def test_a_strategy_on_generated_texts_needs_an_attack_on_what_the_clean_victim_
     made = plan.jobs[1].spec
     assert isinstance(made, AttackJob) and (made.split, made.num_examples) == ("train", 5)
     assert plan.jobs[2].needs == {"attack": plan.jobs[1].key} and plan.jobs[1].needs == {"victim": plan.jobs[0].key}
-    fewer = make_plan(planned.model_copy(update={"training": {"max_train": 2}}), inputs(strategies=needs)).jobs[1].spec
+    fewer = (
+        make_plan(planned.model_copy(update={"training": {"max_train": 2}}), make_inputs(strategies=needs)).jobs[1].spec
+    )
     assert isinstance(fewer, AttackJob) and fewer.num_examples == 2
 
 
@@ -417,19 +390,21 @@ def test_a_strategy_may_say_how_it_is_trained() -> None:
     label = "clean[learning_rate=0.0001,train_share=0.1]"
     needs = {"clean": StrategyNeeds(), label: StrategyNeeds(training=tenth["clean"])}
     half = {"a": {"train_share": 0.5}}
-    asked = suite(finetune=["clean", tenth], tasks=["a"], encoders=["lm"], seeds=[0], training=half)
-    jobs = {job.parts[2]: job for job in make_plan(asked, inputs(strategies=needs)).jobs if job.stage == "finetune"}
+    asked = make_suite(finetune=["clean", tenth], tasks=["a"], encoders=["lm"], seeds=[0], training=half)
+    jobs = {
+        job.parts[2]: job for job in make_plan(asked, make_inputs(strategies=needs)).jobs if job.stage == "finetune"
+    }
     found = {name: job.spec.training for name, job in jobs.items() if isinstance(job.spec, FinetuneJob)}
     assert found == {"clean": Training(train_share=0.5), label: Training(train_share=0.1, learning_rate=1e-4)}
-    alone = make_plan(suite(finetune=["clean"], tasks=["a"], training=half), inputs())
+    alone = make_plan(make_suite(finetune=["clean"], tasks=["a"], training=half), make_inputs())
     assert jobs["clean"].key == key_of(alone, "finetune/lm/a/clean/seed0"), "another strategy beside it changes nothing"
 
 
 def test_the_victim_of_adversarial_texts_is_trained_as_their_strategy_says() -> None:
     label = "gen[train_share=0.4]"
     needs = {label: StrategyNeeds(attack="swap", training={"train_share": 0.4})}
-    asked = suite(finetune=[{"gen": {"train_share": 0.4}}], tasks=["a"], encoders=["lm"], attacks=[], seeds=[0])
-    plan = make_plan(asked, inputs(strategies=needs))
+    asked = make_suite(finetune=[{"gen": {"train_share": 0.4}}], tasks=["a"], encoders=["lm"], attacks=[], seeds=[0])
+    plan = make_plan(asked, make_inputs(strategies=needs))
     clean, attack, _ = plan.jobs
     assert isinstance(clean.spec, FinetuneJob) and clean.spec.training.train_share == 0.4
     assert isinstance(attack.spec, AttackJob) and attack.spec.num_examples == 2, "0.4 of 5 rows"
@@ -464,7 +439,9 @@ def test_what_is_trained_has_the_layers_that_its_bases_keep() -> None:
             "over": EncoderSpec(name="over", base="cut", pooling="mean"),
             "cse": EncoderSpec(name="cse", base="over", layers=own, train=MLM),
         }
-        plan = make_plan(suite(encoders=["cse"], attacks=["swap"]), inputs(encoders=encoders, weights={"cse": "w"}))
+        plan = make_plan(
+            make_suite(encoders=["cse"], attacks=["swap"]), make_inputs(encoders=encoders, weights={"cse": "w"})
+        )
         (job,) = (job for job in plan.jobs if job.stage == "pretrain")
         assert isinstance(job.spec, PretrainJob)
         assert as_trained(encoders["cse"], encoders, None) == job.spec.encoder

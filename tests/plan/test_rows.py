@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rbench.errors import ResourceError
-from rbench.plan.rows import Rows
+from rbench.plan.rows import RowCache
 from rbench.schema import AskedSet, Choice, ContrastSpec, LocalData, MeasureNeeds, TaskSpec
 from rbench.tasks import lines
 
@@ -59,7 +59,7 @@ def edit(before: str, after: str) -> dict[str, Any]:
 
 
 def test_each_file_is_read_once_while_it_is_what_it_was(data: Path, read: Counter[str]) -> None:
-    rows = Rows([data])
+    rows = RowCache([data])
     sets = [rows.set(SET, TASK)]
     first = rows.task(TASK, sets)
     for file in data.rglob("*.jsonl"):  # another file, of the same content
@@ -73,7 +73,7 @@ def test_each_file_is_read_once_while_it_is_what_it_was(data: Path, read: Counte
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_rows_of_another_content_are_read_again(data: Path, split: str) -> None:
-    rows = Rows([data])
+    rows = RowCache([data])
     before = rows.task(TASK)
     file = data / "films" / f"{split}.jsonl"
     file.write_text(file.read_text().replace("1", "9", 1))
@@ -83,7 +83,7 @@ def test_rows_of_another_content_are_read_again(data: Path, split: str) -> None:
 
 
 def test_a_copy_in_an_earlier_folder_goes_before_what_was_read(data: Path, tmp_path: Path) -> None:
-    rows = Rows([tmp_path / "first", data])
+    rows = RowCache([tmp_path / "first", data])
     before = rows.task(TASK)
     (tmp_path / "first").mkdir()
     (data / "films").rename(tmp_path / "first" / "films")
@@ -92,7 +92,7 @@ def test_a_copy_in_an_earlier_folder_goes_before_what_was_read(data: Path, tmp_p
 
 
 def test_a_task_is_read_again_where_a_contrast_set_of_it_changed(data: Path) -> None:
-    rows = Rows([data])
+    rows = RowCache([data])
     before = rows.task(TASK, [rows.set(SET, TASK)])
     write(data / "edited/test.jsonl", [edit("test 0", "train 1")])
     after = rows.task(TASK, [rows.set(SET, TASK)])
@@ -100,7 +100,7 @@ def test_a_task_is_read_again_where_a_contrast_set_of_it_changed(data: Path) -> 
 
 
 def test_what_changes_while_it_is_read_is_read_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, real, file = Rows([data]), lines.read, data / "films/train.jsonl"
+    rows, real, file = RowCache([data]), lines.read, data / "films/train.jsonl"
     content = file.read_text()
 
     def exchanged(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -123,7 +123,7 @@ def test_lists_of_test_rows_and_files_that_are_a_corpus_are_watched_too(data: Pa
     corpus = data / "corpus.txt"
     corpus.write_text("one\ntwo\n")
     plain = TaskSpec(name="corpus", kind="unlabelled", columns=("text",), local=LocalData(file=str(corpus)))
-    rows = Rows([data])
+    rows = RowCache([data])
     before = rows.task(divided), rows.task(plain)
     assert (rows.task(divided), rows.task(plain)) == before
     (data / "tested.json").write_text("[4, 5, 6, 7]")
@@ -134,25 +134,27 @@ def test_lists_of_test_rows_and_files_that_are_a_corpus_are_watched_too(data: Pa
 
 
 def test_rows_that_are_gone_are_missing(data: Path) -> None:
-    rows = Rows([data])
+    rows = RowCache([data])
     rows.task(TASK)
     rows.set(SET, TASK)
     (data / "films/test.jsonl").unlink()
     (data / "edited/test.jsonl").unlink()
-    with pytest.raises(ResourceError, match=r"films/test\.jsonl"):
+    with pytest.raises(ResourceError) as caught:
         rows.task(TASK)
-    with pytest.raises(ResourceError, match=r"edited/test\.jsonl"):
+    assert "films/test.jsonl" in str(caught.value)
+    with pytest.raises(ResourceError) as caught:
         rows.set(SET, TASK)
+    assert "edited/test.jsonl" in str(caught.value)
 
 
 def test_generated_rows_are_made_once() -> None:
-    rows = Rows([])
+    rows = RowCache([])
     task = TASK.model_copy(update={"generator": "mini-sentiment"})
     assert rows.task(task) is rows.task(task)
 
 
 def test_the_hash_of_a_split_is_computed_once_and_is_that_of_its_rows(data: Path) -> None:
-    found = Rows([data]).task(TASK)
+    found = RowCache([data]).task(TASK)
     whole, few = found.split_fingerprint("train"), found.with_train(found.split("train")[:2])
     assert found.split_fingerprint("train") is whole
     assert few.split_fingerprint("train") != whole != found.split_fingerprint("test")

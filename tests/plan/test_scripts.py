@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rbench import api
-from rbench.plan.scripts import latin_share, notes
-from rbench.schema import Source
+from rbench.plan.scripts import latin_share, script_notes
+from rbench.schema import ResourceSource
 from tests.scripts import text_of, words_of
 
 
@@ -48,9 +48,9 @@ def test_resources_of_english_are_named_with_what_uses_them() -> None:
     task = SimpleNamespace(name="told")
     data = SimpleNamespace(sizes={"test": 1}, examples={"test": [SimpleNamespace(texts=("पानी",))]})
     sources = {
-        "synonyms": Source(kind="wordnet"),
-        "stopwords": Source(kind="nltk"),
-        "word_vectors": Source(kind="folder"),
+        "synonyms": ResourceSource(kind="wordnet"),
+        "stopwords": ResourceSource(kind="nltk"),
+        "word_vectors": ResourceSource(kind="folder"),
     }
     loaded: Any = SimpleNamespace(
         tasks={"told": task},
@@ -65,5 +65,5 @@ def test_resources_of_english_are_named_with_what_uses_them() -> None:
         resources=SimpleNamespace(sources=sources),
         modules={},
     )
-    (said,) = notes(loaded, {"told": data})  # type: ignore[dict-item]
+    (said,) = script_notes(loaded, {"told": data})  # type: ignore[dict-item]
     assert said.endswith("attack pwws (synonyms, stop words); attack textfooler (stop words)")

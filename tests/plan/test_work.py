@@ -10,7 +10,7 @@ import pytest
 from rbench import api, config
 from rbench.config.registry import Registry
 from rbench.plan import work
-from rbench.plan.work import MINILM, Machine, Network, Timing, mean_words, queries
+from rbench.plan.work import MINILM, DurationEstimator, MachineSpeed, NetworkSize, expected_queries, mean_words
 
 SUITE: dict[str, Any] = {
     "name": "worked-out",
@@ -21,7 +21,7 @@ SUITE: dict[str, Any] = {
     "num_examples": 100,
     "resources": "mini",
 }
-ALONE = Machine(gflops=100.0, cores=1, workers=1)
+ALONE = MachineSpeed(gflops=100.0, cores=1, workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +29,19 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> api.Planned:
     return api.plan(SUITE, out=tmp_path_factory.mktemp("run"))
 
 
-def seconds(planned: api.Planned, machine: Machine = ALONE) -> dict[str, float]:
+def seconds(planned: api.Planned, machine: MachineSpeed = ALONE) -> dict[str, float]:
     """Of each job, without the constant."""
     assert planned.prepared is not None
-    timing = Timing(planned.prepared, machine)
-    return {job.name: timing.seconds(job) - work.PER_JOB for job in planned.plan.jobs}
+    timing = DurationEstimator(planned.prepared, machine)
+    return {job.name: timing.seconds(job) - work.JOB_SECONDS for job in planned.plan.jobs}
 
 
-def mini(planned: api.Planned) -> Network:
+def mini(planned: api.Planned) -> NetworkSize:
     assert planned.prepared is not None
     found = planned.prepared.loaded.encoders["mini-bert"].architecture
     assert found is not None
     size = dict(found)
-    return Network(size["num_hidden_layers"], size["hidden_size"], size["intermediate_size"])
+    return NetworkSize(size["num_hidden_layers"], size["hidden_size"], size["intermediate_size"])
 
 
 def test_operations_are_those_of_the_layers() -> None:
@@ -53,14 +53,14 @@ def test_operations_are_those_of_the_layers() -> None:
     linear = sum(one.weight.numel() for one in bert.encoder.modules() if isinstance(one, torch.nn.Linear))
     # Of T tokens, attention takes T x T products of 32 numbers for the scores, and as many for the mean of the values.
     # A thousand words are more than 10 tokens.
-    found = Network(2, 32, 48).reading(3, 1000, longest=10)
+    found = NetworkSize(2, 32, 48).reading(3, 1000, longest=10)
     assert found * 1e9 == pytest.approx(3 * (2 * linear * 10 + 2 * (2 * 2 * 10 * 10 * 32)))
 
 
 def test_queries_of_a_text_of_twenty_words_are_those_of_its_file() -> None:
     pwws = config.load_attack("pwws", Registry())
-    assert queries(pwws, 20) == pytest.approx(20 * pwws.queries_per_word)
-    assert queries(pwws, 320) == pytest.approx(20 * pwws.queries_per_word * 16**0.8)
+    assert expected_queries(pwws, 20) == pytest.approx(20 * pwws.queries_per_word)
+    assert expected_queries(pwws, 320) == pytest.approx(20 * pwws.queries_per_word * 16**0.8)
 
 
 def test_an_attack_takes_its_queries_times_operations_over_the_rate(planned: api.Planned) -> None:
@@ -68,11 +68,11 @@ def test_an_attack_takes_its_queries_times_operations_over_the_rate(planned: api
     words = mean_words(planned.prepared.data["mini-sentiment"], "test")[1]
     longest = next(job.tuning for job in planned.plan.jobs if job.tuning is not None).training.max_length
     for name, constant in (("pwws", 0.0001), ("textfooler", 0.001)):  # TextFooler has a tagger
-        asked = 100 * (0.8 * queries(config.load_attack(name, Registry()), words) + 0.2)
+        asked = 100 * (0.8 * expected_queries(config.load_attack(name, Registry()), words) + 0.2)
         each = mini(planned).reading(1, words, longest) / (0.65 * 100) + constant  # of the mini world's own, no network
         job = f"attack/mini-bert/mini-sentiment/clean/{name}/seed0"
         assert seconds(planned)[job] == pytest.approx(asked * each)
-        shared = seconds(planned, Machine(100.0, cores=8, workers=4))[job]
+        shared = seconds(planned, MachineSpeed(100.0, cores=8, workers=4))[job]
         assert shared == pytest.approx(asked * each / 4), "workers share it, a core each"
 
 
@@ -88,7 +88,7 @@ def test_a_fine_tuning_reads_its_rows_forwards_and_backwards_in_each_epoch(plann
     for name, factor in (("probe", 0.3), ("freelb", 4), ("adversarial", 20)):
         of = found[job.name.replace("/clean/", f"/{name}/")]
         assert of == pytest.approx(found[job.name] * factor / 2)
-    assert seconds(planned, Machine(100.0, cores=4, workers=1))[job.name] == pytest.approx(found[job.name] / 4)
+    assert seconds(planned, MachineSpeed(100.0, cores=4, workers=1))[job.name] == pytest.approx(found[job.name] / 4)
 
 
 def test_a_search_in_some_texts_costs_its_share_beyond_clean_fine_tuning(tmp_path: Path) -> None:
@@ -122,6 +122,6 @@ def test_trainings_cost_by_their_steps_and_an_objective_without_steps_a_constant
 def test_a_network_of_unknown_size_counts_as_minilm(planned: api.Planned) -> None:
     assert planned.prepared is not None
     job = next(job for job in planned.plan.jobs if job.tuning is not None)
-    timing = Timing(planned.prepared, ALONE)
+    timing = DurationEstimator(planned.prepared, ALONE)
     assert timing.network(job) == mini(planned)
     assert timing.network(job.model_copy(update={"parts": ("never heard of", *job.parts[1:])})) == MINILM

@@ -34,7 +34,7 @@ class Guard(textattack.models.wrappers.ModelWrapper):  # type: ignore[misc, name
 
 
 def attack(victim: Any, text: str, **options: Any) -> Any:
-    return append.build(victim, None, append.Options(**options), None).attack(text, 1)
+    return append.AppendAttack().build(victim, None, append.Options(**options), None).attack(text, 1)
 
 
 def added(result: Any) -> tuple[list[str], list[str]]:

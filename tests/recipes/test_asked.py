@@ -18,8 +18,8 @@ from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench import recipes
 from rbench.recipes.build import MaxWordsChanged
-from rbench.recipes.cached import EnoughWordsChanged, GreedyWordSwapWIR, cached
-from rbench.recipes.observed import watch
+from rbench.recipes.cached import EnoughWordsChanged, GreedyWordSwapWIR, make_cached
+from rbench.recipes.observed import count_candidates
 from rbench.recipes.run import seed_all
 from rbench.words.resources import Resources
 from tests.recipes import world
@@ -67,14 +67,16 @@ class Insertion(WordInsertion):  # type: ignore[misc]
 
 def made(transformation: Any, search: Any, *more: Any) -> Any:
     constraints = [RepeatModification(), StopwordModification(stopwords={"the"}), *more]
-    return watch(cached(Attack(UntargetedClassification(Unmoved()), constraints, transformation, search)))
+    return count_candidates(
+        make_cached(Attack(UntargetedClassification(Unmoved()), constraints, transformation, search))
+    )
 
 
 def attacked(built: Any, text: str) -> tuple[int | None, int | None]:
     """The counts after an attack on one text."""
-    built.asked.clear()
+    built.candidate_queries.clear()
     built.attack(text, 0)
-    counts: tuple[int | None, int | None] = built.asked.counts
+    counts: tuple[int | None, int | None] = built.candidate_queries.counts
     return counts
 
 
@@ -98,36 +100,36 @@ def test_a_word_that_had_a_candidate_once_is_not_without() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
     text = AttackedText("good film")
     for answer in ([text.replace_word_at_index(0, "fine")], []):
-        built.asked.answered(text, answer, [0])
+        built.candidate_queries.answered(text, answer, [0])
     for answer in ([], [text.replace_word_at_index(1, "movie")]):
-        built.asked.answered(text, answer, [1])
-    assert built.asked.counts == (2, 0)
-    built.asked.answered(text, [text.replace_word_at_index(1, "movie")], None)  # of both words at once
-    assert built.asked.counts == (2, 0)
+        built.candidate_queries.answered(text, answer, [1])
+    assert built.candidate_queries.counts == (2, 0)
+    built.candidate_queries.answered(text, [text.replace_word_at_index(1, "movie")], None)  # of both words at once
+    assert built.candidate_queries.counts == (2, 0)
 
 
 def test_words_are_followed_through_longer_replacements() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
     text = AttackedText("good odd film").replace_word_at_index(0, "very fine")
-    built.asked.answered(text, [], [2])
-    built.asked.answered(AttackedText("good odd film"), [], [1])  # the same word, asked for in the original
-    assert built.asked.counts == (1, 1)
+    built.candidate_queries.answered(text, [], [2])
+    built.candidate_queries.answered(AttackedText("good odd film"), [], [1])  # the same word, asked for in the original
+    assert built.candidate_queries.counts == (1, 1)
 
 
 def test_a_word_may_be_asked_for_by_its_place_in_the_original() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
     text = AttackedText("good odd film").replace_word_at_index(0, "very fine")
-    built.asked.answered(text, [], [2], True)
-    assert built.asked.counts == (1, 1)
-    built.asked.answered(text, [], [3])  # film again: one word further on in the text as it is
-    assert built.asked.counts == (1, 1)
+    built.candidate_queries.answered(text, [], [2], True)
+    assert built.candidate_queries.counts == (1, 1)
+    built.candidate_queries.answered(text, [], [3])  # film again: one word further on in the text as it is
+    assert built.candidate_queries.counts == (1, 1)
 
 
 def test_a_word_that_is_not_of_the_original_does_not_count() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
     text = AttackedText("good odd film").insert_text_before_word_index(1, "quite")
-    built.asked.answered(text, [text.replace_word_at_index(1, "great")], [1])
-    assert built.asked.counts == (0, 0)
+    built.candidate_queries.answered(text, [text.replace_word_at_index(1, "great")], [1])
+    assert built.candidate_queries.counts == (0, 0)
 
 
 @pytest.mark.parametrize("transformation", [Insertion(), Picked()])
@@ -139,9 +141,9 @@ def test_where_texts_do_not_say_which_words_were_tried_there_is_no_count(transfo
 
 def test_texts_of_a_kind_of_their_own_end_the_count_and_not_the_attack() -> None:
     built = made(Known(), GreedyWordSwapWIR("unk"))
-    built.asked.answered("good film", [], [0])
-    built.asked.answered(AttackedText("good film"), [], [0])
-    assert built.asked.counts == (None, None)
+    built.candidate_queries.answered("good film", [], [0])
+    built.candidate_queries.answered(AttackedText("good film"), [], [0])
+    assert built.candidate_queries.counts == (None, None)
     assert attacked(built, TEXT) == (4, 2), "until the next example"
 
 

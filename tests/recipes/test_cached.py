@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+import torch
 from textattack import Attack
 from textattack.constraints.overlap import MaxWordsPerturbed
+from textattack.goal_functions import UntargetedClassification as Theirs
 from textattack.shared import AttackedText
 
 from rbench import recipes
 from rbench.recipes.build import build
-from rbench.recipes.cached import CachedAttack, EnoughWordsPerturbed, cached, foreseen
+from rbench.recipes.cached import (
+    CachedAttack,
+    EnoughWordsPerturbed,
+    UntargetedClassification,
+    foresee_constraints,
+    make_cached,
+)
 from rbench.words.resources import Resources
 from tests.recipes import world
 
@@ -33,9 +43,9 @@ def test_an_attack_of_a_class_of_its_own_is_left_alone(single: recipes.Victim, r
     built = build(world.spec("pwws"), single, resources, world.SINGLE)
     own = Own(*parts(built))
     own.goal_function.use_cache, own.goal_function.batch_size = True, 7
-    assert cached(own) is own
+    assert make_cached(own) is own
     assert own.goal_function.use_cache and own.goal_function.batch_size == 7
-    assert isinstance(cached(Attack(*parts(built))), CachedAttack)
+    assert isinstance(make_cached(Attack(*parts(built))), CachedAttack)
 
 
 def test_pwws_builds_the_candidates_of_a_word_once(single: recipes.Victim, resources: Resources) -> None:
@@ -73,10 +83,33 @@ def test_words_that_the_limit_would_refuse_are_those_left_out() -> None:
 def test_a_masked_lm_is_not_asked_past_the_limit(single: recipes.Victim, resources: Resources) -> None:
     bertattack = build(world.spec("bertattack"), single, resources, world.SINGLE)
     pwws = build(world.spec("pwws"), single, resources, world.SINGLE)
-    assert [type(c) for c in foreseen(bertattack)] == [EnoughWordsPerturbed] and foreseen(pwws) == []
+    assert [type(c) for c in foresee_constraints(bertattack)] == [EnoughWordsPerturbed] and foresee_constraints(
+        pwws
+    ) == []
     original = AttackedText("the plot was fine and dull")
     text = original
     for index in (1, 3, 5):  # 40% of six words, rounded up
         text = text.replace_word_at_index(index, "changed")
     candidates = bertattack.get_transformations(text, original_text=original, indices_to_modify=[0, 2, 4])
     assert candidates == []
+
+
+def goal_of(kind: type, budget: float) -> Any:
+    goal = kind(SimpleNamespace(model=None), use_cache=False, query_budget=budget)
+    goal.model = lambda texts: torch.tensor([[len(text) / 7, text.count("o") / 3, 0.1] for text in texts])
+    return goal
+
+
+@pytest.mark.parametrize("budget", [float("inf"), 3, 1])
+@pytest.mark.parametrize("label", [0, 1])
+def test_the_answers_to_a_step_are_read_as_textattack_reads_each(budget: float, label: int) -> None:
+    theirs, ours = (goal_of(kind, budget) for kind in (Theirs, UntargetedClassification))
+    texts = [AttackedText(text) for text in ("a good film", "oooo", "odd", "so so", "o")]
+    for goal in (theirs, ours):
+        goal.init_attack_example(texts[0], label)
+    for asked, check_skip in ((texts[:1], True), (texts[1:], False), (texts, False), ([], False)):
+        (a, over_a), (b, over_b) = (goal.get_results(asked, check_skip) for goal in (theirs, ours))
+        assert over_a == over_b and theirs.num_queries == ours.num_queries and len(a) == len(b)
+        for one, other in zip(map(vars, a), map(vars, b), strict=True):
+            assert one.pop("raw_output").tolist() == other.pop("raw_output").tolist()
+            assert one == other and [*map(type, one.values())] == [*map(type, other.values())]

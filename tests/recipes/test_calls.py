@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from rbench import recipes
-from rbench.encoders.inference.network import Network, Row
+from rbench.encoders.inference.network import Network, TokenRow
 from tests.recipes import world
 
 MOST = {"textfooler": 36, "textbugger": 36, "pwws": 19, "bae": 15, "bertattack": 25}
@@ -34,7 +34,7 @@ def test_a_hundred_rows_take_few_calls(name: str, folders: tuple[Path, Path], mo
     calls, rows = Counter[str](), Counter[str]()
     whole = Network._whole
 
-    def counted(network: Network, some: list[Row]) -> Sequence[torch.Tensor]:
+    def counted(network: Network, some: list[TokenRow]) -> Sequence[torch.Tensor]:
         kind = network.name.partition(" ")[0]
         calls[kind] += 1
         rows[kind] += len(some)

@@ -37,7 +37,7 @@ class Reader(textattack.models.wrappers.ModelWrapper):  # type: ignore[misc, nam
 
 def attack(victim: Any, **options: Any) -> Any:
     np.random.seed(3)
-    return characters.build(victim, None, characters.Options(**options), None).attack(TEXT, 1)
+    return characters.CharacterAttack().build(victim, None, characters.Options(**options), None).attack(TEXT, 1)
 
 
 def seen(text: str) -> str:
@@ -65,7 +65,7 @@ def test_no_more_places_than_the_budget_are_changed(way: str) -> None:
 
 
 def test_a_place_of_words_that_may_not_change_is_left() -> None:
-    made = characters.build(Reader(6), None, characters.Options(budget=4), None)
+    made = characters.CharacterAttack().build(Reader(6), None, characters.Options(budget=4), None)
     free = textattack.constraints.pre_transformation.StopwordModification(stopwords={"The", "is", "and", "its", "fine"})
     made.pre_transformation_constraints.append(free)
     victim = made.goal_function.model
@@ -79,14 +79,14 @@ def test_the_query_budget_and_the_seed_are_kept() -> None:
     for victim in (first, second):
         attack(victim, generations=2)
     assert first.texts == second.texts
-    made = characters.build(victim := Reader(-1), None, characters.Options(), None)
+    made = characters.CharacterAttack().build(victim := Reader(-1), None, characters.Options(), None)
     made.goal_function.query_budget = 10
     made.attack(TEXT, 1)
     assert len(victim.texts) == 10
 
 
 def test_a_text_without_a_place_is_left() -> None:
-    made = characters.build(Reader(-1), None, characters.Options(), None)
+    made = characters.CharacterAttack().build(Reader(-1), None, characters.Options(), None)
     assert made.attack("12 34", 1).perturbed_result.attacked_text.text == "12 34"
 
 

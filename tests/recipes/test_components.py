@@ -11,7 +11,8 @@ from textattack.shared import AttackedText, WordEmbedding
 from rbench import mini
 from rbench.errors import ResourceError
 from rbench.recipes import binding
-from rbench.recipes.masked_lm import current
+from rbench.recipes.cached import SplicedText
+from rbench.recipes.masked_lm import current_resources
 from rbench.words.resources import Resources
 from tests.recipes import world
 
@@ -20,9 +21,9 @@ ROWS = [str(row["text"]) for row in mini.rows("mini-sentiment", "test")[:8]]
 
 @pytest.fixture(autouse=True)
 def bound(resources: Resources) -> Any:
-    token = current.set(resources)
+    token = current_resources.set(resources)
     yield
-    current.reset(token)
+    current_resources.reset(token)
 
 
 class Plain(SentenceEncoder):  # type: ignore[misc]
@@ -61,9 +62,9 @@ def test_short_texts_are_not_encoded_and_windows_only_once(lm: Path) -> None:
     asked: list[str] = []
     encode = resources.sentence_encoder._model
     resources.sentence_encoder._model = lambda texts: asked.extend(texts) or encode(texts)  # type: ignore[method-assign]
-    token = current.set(resources)
+    token = current_resources.set(resources)
     similar = binding.UniversalSentenceEncoder(window_size=15, skip_text_shorter_than_window=True)
-    current.reset(token)
+    current_resources.reset(token)
     short, long = AttackedText("the story was dull"), AttackedText(" ".join(ROWS[:3]))
     similar._check_constraint_many([short.replace_word_at_index(1, "plot")], short)
     assert asked == []
@@ -75,8 +76,8 @@ def test_short_texts_are_not_encoded_and_windows_only_once(lm: Path) -> None:
 def test_neighbours_and_cosines_equal_textattack(resources: Resources) -> None:
     vectors = resources.word_vectors
     theirs = WordEmbedding(vectors.matrix, vectors.index, dict(enumerate(vectors.words)))
-    ours = binding.embedding()
-    assert ours is binding.embedding()
+    ours = binding.share_embedding()
+    assert ours is binding.share_embedding()
     for word in vectors.words[:200:20]:
         i = vectors.index[word]
         near = ours.nearest_neighbours(i, 12)
@@ -96,6 +97,22 @@ def test_tags_are_those_of_the_words_first_occurrence_in_its_window(resources: R
     text = AttackedText("the story was dull")
     assert pos._check_constraint(text.replace_word_at_index(1, "plot"), text)
     assert not pos._check_constraint(text.replace_word_at_index(3, "quickly"), text)
+
+
+@pytest.mark.parametrize(
+    "make", [binding.PartOfSpeech, lambda: binding.WordEmbeddingDistance(binding.share_embedding(), min_cos_sim=0.5)]
+)
+def test_candidates_together_are_judged_as_each_alone(make: Any) -> None:
+    constraint = make()
+    original = SplicedText(" ".join(ROWS[:2]))
+    current = original.replace_word_at_index(2, "two words").replace_word_at_index(5, "plot")
+    words = ["plot", "dull", "quickly", "The", "unknownword", "two words", "", *original.words[:4]]
+    texts = [current.replace_word_at_index(i, word) for i in range(current.num_words) for word in words]
+    texts.append(current.replace_words_at_indices([0, 3], ["plot", "dull"]))
+    texts = [text for text in texts if text.words != current.words]
+    kept = constraint._check_constraint_many(texts, original)
+    assert kept == [text for text in texts if constraint._check_constraint(text, original)]
+    assert 0 < len(kept) < len(texts)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +137,6 @@ def test_stop_words_of_the_recipe_win() -> None:
 def test_letters_of_a_word_are_swapped_one_by_one_unless_it_is_longer_than_any_word() -> None:
     """A word for each letter of a megabyte of letters would need a terabyte."""
     swap = binding.WordSwapHomoglyphSwap()
-    assert len(swap._get_replacement_words("o" * binding.LONGEST)) == binding.LONGEST
-    assert swap._get_replacement_words("o" * (binding.LONGEST + 1)) == []
+    assert len(swap._get_replacement_words("o" * binding.MAX_SWAPPED_LETTERS)) == binding.MAX_SWAPPED_LETTERS
+    assert swap._get_replacement_words("o" * (binding.MAX_SWAPPED_LETTERS + 1)) == []
     assert len(swap._get_replacement_words("foo")) == 3

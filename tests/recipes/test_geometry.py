@@ -15,13 +15,21 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from rbench.config.registry import load_module
+from rbench.config.code import find
 from rbench.errors import JobError
 from rbench.recipes import _textattack
-from rbench.recipes.geometry import VictimGradients, _LabelExample
+from rbench.recipes.geometry import VictimGradients, _ClassExample
 from rbench.recipes.substitutes import word_spans
 from rbench.recipes.victim import Victim
 from tests.recipes import substitution_toy as toy
+from tests.recipes.geometry import (
+    build_attack,
+    compute_gradients,
+    encode_text,
+    find_changed_words,
+    predict_label,
+    split_words,
+)
 
 textattack = _textattack.textattack
 from textattack.constraints.pre_transformation import InputColumnModification  # noqa: E402
@@ -29,11 +37,6 @@ from textattack.shared import AttackedText  # noqa: E402
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "attacks"
 TEXTS = toy.sentences(np.random.default_rng(5), 40)
-
-
-def make(victim, kind="bert", name="geometry", **options):
-    module = load_module(FOLDER / f"{name}.py")
-    return module.build(victim, toy.resources(kind), module.Options(**options), None)
 
 
 @pytest.fixture(scope="module")
@@ -46,46 +49,17 @@ def untrained(request):
     return request.param, Victim(toy.classifier(request.param), request.param)
 
 
-def predicted(victim, text):
-    return int(victim([text])[0].argmax())
-
-
 # ------------------------------------------------------------------------------------ Algorithm 1, once more, by hand
-
-
-def words_in(text):
-    return textattack.shared.utils.words_from_text(text)
-
-
-def vector_of(classifier, text):
-    with torch.no_grad():
-        return classifier.encoder(**classifier.tokenizer(text, return_tensors="pt"))[0]
-
-
-def gradients_of(classifier, text, label):
-    """z, the gradient of the cross-entropy at z, and the gradients at the pieces of each word."""
-    inputs = classifier.tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
-    offsets = inputs.pop("offset_mapping")[0].tolist()
-    embeddings = classifier.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
-    z = classifier.encoder(inputs_embeds=embeddings, **inputs)
-    z.retain_grad()
-    nn.functional.cross_entropy(classifier.head(z).double(), torch.tensor([label])).backward()
-    pieces, end = [], 0
-    for word in words_in(text):
-        start = text.index(word, end)
-        end = start + len(word)
-        pieces.append(embeddings.grad[0, [k for k, (a, b) in enumerate(offsets) if a < end and b > start and b > a]])
-    return z[0].detach().double(), z.grad[0].double(), pieces
 
 
 def algorithm_1(victim, masked_words, text, label, max_words, accept_flip=True):
     """(substitutions, final text, queries) by the paper's pseudocode: real vectors, real cross-entropy."""
     classifier, steps, queries, touched = victim.classifier, [], 1, set()
     while len(steps) < max_words:
-        z, v, pieces = gradients_of(classifier, text, label)
+        z, v, pieces = compute_gradients(classifier, text, label)
         norms = [float(rows.mean(dim=0).norm()) for rows in pieces]
         queries += 1
-        words = words_in(text)
+        words = split_words(text)
         for t in sorted(range(len(words)), key=lambda i: -norms[i]):
             if t in touched or words[t] in toy.STOPWORDS:
                 continue
@@ -100,8 +74,8 @@ def algorithm_1(victim, masked_words, text, label, max_words, accept_flip=True):
         for new in found:
             other = text[:start] + new + text[start + len(words[t]) :]
             queries += 1
-            p = float((vector_of(classifier, other).double() - z) @ v / v.norm())
-            rows.append((p, new, other, predicted(victim, other) != label))
+            p = float((encode_text(classifier, other).double() - z) @ v / v.norm())
+            rows.append((p, new, other, predict_label(victim, other) != label))
         pool = [row for row in rows if row[3]] if accept_flip and any(row[3] for row in rows) else rows
         best = max(pool, key=lambda row: row[0])
         steps.append((t, best[1]))
@@ -113,10 +87,10 @@ def algorithm_1(victim, masked_words, text, label, max_words, accept_flip=True):
 
 @pytest.mark.parametrize("accept_flip", [True, False])
 def test_the_attack_is_algorithm_1(victim, accept_flip):
-    attack = make(victim, max_words=4, accept_flip=accept_flip)
+    attack = build_attack(victim, max_words=4, accept_flip=accept_flip)
     successes = changed = 0
     for text, label in list(zip(*TEXTS, strict=True))[:20]:  # by hand a text takes a tenth of a second
-        if predicted(victim, text) != label:
+        if predict_label(victim, text) != label:
             continue
         result = attack.attack(text, label)
         masked_words = attack.transformation.source
@@ -126,7 +100,7 @@ def test_the_attack_is_algorithm_1(victim, accept_flip):
         assert result.original_result.attacked_text.all_words_diff(result.perturbed_result.attacked_text) == {
             place for place, _ in steps
         }
-        flipped = predicted(victim, final) != label
+        flipped = predict_label(victim, final) != label
         assert isinstance(result, textattack.attack_results.SuccessfulAttackResult) == flipped
         successes += flipped
         changed += len(steps)
@@ -136,9 +110,9 @@ def test_the_attack_is_algorithm_1(victim, accept_flip):
 
 def test_the_attack_is_algorithm_1_on_any_encoder(untrained):
     kind, victim = untrained
-    attack = make(victim, kind, max_words=3)
+    attack = build_attack(victim, kind, max_words=3)
     for text in TEXTS[0][:12]:
-        label = predicted(victim, text)
+        label = predict_label(victim, text)
         result = attack.attack(text, label)
         _, final, queries = algorithm_1(victim, attack.transformation.source, text, label, 3)
         assert (result.perturbed_result.attacked_text.text, result.perturbed_result.num_queries) == (final, queries)
@@ -151,10 +125,10 @@ def test_projections_read_off_the_logits_are_those_of_the_vectors(victim):
     texts, labels = TEXTS[0][:6], TEXTS[1][:6]
     look = VictimGradients(victim)([AttackedText(t) for t in texts], labels)
     for k, (text, label) in enumerate(zip(texts, labels, strict=True)):
-        z, v, pieces = gradients_of(victim.classifier, text, label)
+        z, v, pieces = compute_gradients(victim.classifier, text, label)
         norms = [float(rows.mean(dim=0).norm()) for rows in pieces]
         other = text.replace("the", "very")
-        true = float((vector_of(victim.classifier, other).double() - z) @ v / v.norm())
+        true = float((encode_text(victim.classifier, other).double() - z) @ v / v.norm())
         log_p = victim([other])[0].double().log_softmax(dim=0)
         read = float((log_p - look.log_probabilities[k]) @ look.at_logits[k] / look.lengths[k])
         assert read == pytest.approx(true, rel=1e-3, abs=1e-5)
@@ -191,7 +165,7 @@ def test_a_batch_of_gradients_is_one_at_a_time(victim):
 def test_gradients_leave_the_victim_as_it_was():
     victim = Victim(toy.classifier(), "fresh")
     before = {name: tensor.clone() for name, tensor in victim.classifier.state_dict().items()}
-    make(victim).attack(TEXTS[0][0], predicted(victim, TEXTS[0][0]))
+    build_attack(victim).attack(TEXTS[0][0], predict_label(victim, TEXTS[0][0]))
     assert all(parameter.grad is None for parameter in victim.classifier.parameters())
     assert not victim.classifier.get_input_embeddings()._forward_hooks
     assert all(torch.equal(before[name], tensor) for name, tensor in victim.classifier.state_dict().items())
@@ -200,7 +174,7 @@ def test_gradients_leave_the_victim_as_it_was():
 def test_a_head_that_is_not_linear_is_refused():
     classifier = toy.classifier()
     classifier.head = nn.Sequential(classifier.head, nn.Tanh())
-    with pytest.raises(JobError, match="linear head"):
+    with pytest.raises(JobError):
         VictimGradients(Victim(classifier, "odd"))
 
 
@@ -212,29 +186,25 @@ def test_words_lie_where_they_are_in_each_column():
 # ---------------------------------------------------------------------------------------------- what it may touch
 
 
-def changed(result):
-    return result.original_result.attacked_text.all_words_diff(result.perturbed_result.attacked_text)
-
-
 def test_stop_words_and_words_without_a_vector_stay(victim):
-    attack = make(victim, accept_flip=False)
+    attack = build_attack(victim, accept_flip=False)
     for text, label in list(zip(*TEXTS, strict=True))[:20]:
-        if predicted(victim, text) == label:
-            words = words_in(text)
-            touched = {words[k] for k in changed(attack.attack(text, label))}
+        if predict_label(victim, text) == label:
+            words = split_words(text)
+            touched = {words[k] for k in find_changed_words(attack.attack(text, label))}
             assert not touched & (toy.STOPWORDS | {"very"})
 
 
 def test_the_premise_stays_where_a_constraint_protects_it():
     victim = Victim(toy.classifier(), "pairs")
-    attack = make(victim)
+    attack = build_attack(victim)
     attack.pre_transformation_constraints.append(InputColumnModification(["premise", "hypothesis"], {"premise"}))
     for text in TEXTS[0][:6]:
         pair = OrderedDict(premise=text, hypothesis=TEXTS[0][-1])
-        result = attack.attack(pair, predicted(victim, tuple(pair.values())))
+        result = attack.attack(pair, predict_label(victim, tuple(pair.values())))
         assert result.perturbed_result.attacked_text.tokenizer_input[0] == text
-    free = make(victim, max_words=50, min_cosine=-1.0).attack(pair, predicted(victim, tuple(pair.values())))
-    assert changed(free)
+    free = build_attack(victim, max_words=50, min_cosine=-1.0).attack(pair, predict_label(victim, tuple(pair.values())))
+    assert find_changed_words(free)
 
 
 def test_both_columns_of_a_pair_align():
@@ -248,16 +218,16 @@ def test_both_columns_of_a_pair_align():
 def test_words_beyond_the_victims_reach_are_not_tried():
     victim = Victim(toy.classifier(), "short", max_length=10)
     text = " ".join(["good", "dull"] * 12)
-    for attack in (make(victim), make(victim, accept_flip=False, min_cosine=-1.0)):
-        result = attack.attack(text, predicted(victim, text))
-        assert all(place < 8 for place in changed(result))
+    for attack in (build_attack(victim), build_attack(victim, accept_flip=False, min_cosine=-1.0)):
+        result = attack.attack(text, predict_label(victim, text))
+        assert all(place < 8 for place in find_changed_words(result))
     (norms,) = VictimGradients(victim)([AttackedText(text)], [0]).norms
     assert torch.isfinite(norms).tolist() == [True] * 8 + [False] * 16
 
 
 @pytest.mark.parametrize("text", ["very", "!?", "the and a", "unseen unseen"])
 def test_a_text_in_which_nothing_can_be_replaced_fails_with_one_gradient(victim, text):
-    result = make(victim).attack(text, predicted(victim, text))
+    result = build_attack(victim).attack(text, predict_label(victim, text))
     assert isinstance(result, textattack.attack_results.FailedAttackResult)
     assert result.perturbed_result.attacked_text.text == text
     assert result.perturbed_result.num_queries in (1, 2)
@@ -265,8 +235,8 @@ def test_a_text_in_which_nothing_can_be_replaced_fails_with_one_gradient(victim,
 
 @pytest.mark.parametrize("max_words", [1, 2])
 def test_max_words_is_kept(victim, max_words):
-    attack = make(victim, max_words=max_words)
-    sizes = [len(changed(attack.attack(t, predicted(victim, t)))) for t in TEXTS[0][:10]]
+    attack = build_attack(victim, max_words=max_words)
+    sizes = [len(find_changed_words(attack.attack(t, predict_label(victim, t)))) for t in TEXTS[0][:10]]
     assert max(sizes) == max_words
 
 
@@ -276,13 +246,13 @@ def test_max_words_is_kept(victim, max_words):
 @pytest.fixture(scope="module")
 def unbounded(victim):
     """Texts and labels, and what they become without a budget."""
-    free, pairs = make(victim), list(zip(*TEXTS, strict=True))[:12]
-    return [(text, label, free.attack(text, label)) for text, label in pairs if predicted(victim, text) == label]
+    free, pairs = build_attack(victim), list(zip(*TEXTS, strict=True))[:12]
+    return [(text, label, free.attack(text, label)) for text, label in pairs if predict_label(victim, text) == label]
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5, 9, 14])
 def test_a_query_budget_is_never_passed(victim, unbounded, budget):
-    attack = make(victim)
+    attack = build_attack(victim)
     attack.goal_function.query_budget = budget
     for text, label, free in unbounded:
         result = attack.attack(text, label)
@@ -295,8 +265,8 @@ def test_a_query_budget_is_never_passed(victim, unbounded, budget):
 
 def test_runs_repeat_exactly(victim):
     def run():
-        attack = make(victim)
-        return [attack.attack(t, predicted(victim, t)).perturbed_result.attacked_text.text for t in TEXTS[0][:10]]
+        attack = build_attack(victim)
+        return [attack.attack(t, predict_label(victim, t)).perturbed_result.attacked_text.text for t in TEXTS[0][:10]]
 
     assert run() == run()
 
@@ -309,27 +279,26 @@ def test_runs_repeat_exactly(victim):
 )
 def test_wrong_options_are_refused(options):
     with pytest.raises(ValidationError):
-        load_module(FOLDER / "geometry.py").Options(**options)
+        find("attacks", "geometry").open().Options(**options)
 
 
 def test_the_most_words_are_the_papers():
-    assert load_module(FOLDER / "geometry.py").Options().max_words == 20
+    assert find("attacks", "geometry").open().Options().max_words == 20
 
 
 @pytest.mark.parametrize("name", ["geometry", "random"])
 def test_reading_an_attack_file_does_not_load_torch(name):
     code = (
-        "import sys; from pathlib import Path; from rbench.config.registry import load_module; "
-        f"m = load_module(Path({str(FOLDER / name)!r} + '.py')); m.Options(); assert m.TITLE and m.NEEDS; "
-        "assert not {'torch', 'textattack', 'transformers'} & set(sys.modules)"
+        f"import sys; from rbench.config.code import find; m = find('attacks', {name!r}).open(); m.Options(); assert "
+        "m.title and m.resources; assert not {'torch', 'textattack', 'transformers'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_absolute_projection_is_another_search(victim):
     def ends(**options):
-        attack = make(victim, accept_flip=False, max_words=2, **options)
-        return [attack.attack(t, predicted(victim, t)).perturbed_result.score for t in TEXTS[0]]
+        attack = build_attack(victim, accept_flip=False, max_words=2, **options)
+        return [attack.attack(t, predict_label(victim, t)).perturbed_result.score for t in TEXTS[0]]
 
     signed, absolute = ends(), ends(projection="absolute")
     assert signed != absolute
@@ -339,6 +308,6 @@ def test_absolute_projection_is_another_search(victim):
 def test_a_probability_is_told_apart_down_to_the_smallest_that_single_precision_has() -> None:
     """A victim that is sure gives the other label 1e-30, and no logarithm is infinite."""
     results = [SimpleNamespace(raw_output=torch.tensor(row)) for row in ([1.0, 1e-30], [1.0, 0.0])]
-    found = _LabelExample._logs(None, results)  # type: ignore[arg-type]
+    found = _ClassExample._log_probabilities(None, results)  # type: ignore[arg-type]
     assert found[0].tolist() == pytest.approx([0.0, math.log(1e-30)], rel=1e-6)
     assert found[1, 1] == pytest.approx(math.log(torch.finfo(torch.float32).tiny)) and found.dtype == torch.float64

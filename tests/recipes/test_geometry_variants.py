@@ -12,7 +12,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from rbench.config.registry import load_module
+from rbench.config.code import find
 from rbench.recipes import _textattack, build
 from rbench.recipes.cached import SplicedText
 from rbench.recipes.geometry import VictimGradients
@@ -20,14 +20,21 @@ from rbench.recipes.substitutes import word_budget
 from rbench.recipes.victim import Victim
 from tests.recipes import substitution_toy as toy
 from tests.recipes import world
-from tests.recipes.test_geometry import FOLDER, changed, gradients_of, make, predicted, vector_of, words_in
+from tests.recipes.geometry import (
+    build_attack,
+    compute_gradients,
+    encode_text,
+    find_changed_words,
+    predict_label,
+    split_words,
+)
 
 textattack = _textattack.textattack
 from textattack.constraints.pre_transformation import InputColumnModification  # noqa: E402
 from textattack.shared import AttackedText  # noqa: E402
 
 TEXTS = toy.sentences(np.random.default_rng(11), 14)
-RELEASED = load_module(FOLDER / "geometry.py").Options(variant="released").model_dump(exclude={"variant"})
+RELEASED = find("attacks", "geometry").open().Options(variant="released").model_dump(exclude={"variant"})
 SWITCHES = {
     "source": "neighbours",
     "candidates": 2,
@@ -104,13 +111,13 @@ def neighbours(word, options):
 
 def slow(victim, source, text, label, options):
     """(final text, queries) of the attack with these options."""
-    classifier, words = victim.classifier, words_in(text)
+    classifier, words = victim.classifier, split_words(text)
     free = {i for i, word in enumerate(words) if word not in toy.STOPWORDS}
     budget = min(options.max_words, math.floor(options.share * len(words)))
     queries, replaced, order, stale = 1, 0, None, True
     while free and replaced < budget:
         if stale:
-            z, v, pieces = gradients_of(classifier, text, label)
+            z, v, pieces = compute_gradients(classifier, text, label)
             if order is None or options.order == "each_round":
                 queries += 1
                 order = ordered(pieces, options.word_norm)
@@ -118,8 +125,8 @@ def slow(victim, source, text, label, options):
             stale = False
         place = next(i for i in order if i in free)
         free.remove(place)
-        words = words_in(text)
-        start = [m for m in range(len(text)) if words_in(text[:m]) == words[:place]][-1]
+        words = split_words(text)
+        start = [m for m in range(len(text)) if split_words(text[:m]) == words[:place]][-1]
         start = text.index(words[place], start)
         if options.source == "neighbours":
             found = neighbours(words[place], options)
@@ -129,7 +136,7 @@ def slow(victim, source, text, label, options):
         for new in found:
             other = text[:start] + new + text[start + len(words[place]) :]
             queries += 1
-            at = vector_of(classifier, other)
+            at = encode_text(classifier, other)
             p = float((at.double() - z) @ v / v.norm())
             rows.append((p, other, int(classifier.head(at).argmax()) != label))
         if not rows:
@@ -147,17 +154,17 @@ def slow(victim, source, text, label, options):
 @pytest.mark.parametrize("given", CASES, ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) or "printed")
 def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
     """The variants on all texts, an option alone on some: the slow attack takes seconds."""
-    options = load_module(FOLDER / "geometry.py").Options(**given)
+    options = find("attacks", "geometry").open().Options(**given)
     texts = TEXTS[0][: 8 if set(given) <= {"variant"} else 3]
     replaced = 0
     for victim in victims:
-        attack = make(victim, **given)
+        attack = build_attack(victim, **given)
         for text in texts:
-            label = predicted(victim, text)
+            label = predict_label(victim, text)
             result = attack.attack(text, label)
             found = (result.perturbed_result.attacked_text.text, result.perturbed_result.num_queries)
             assert found == slow(victim, attack.transformation.source, text, label, options)
-            replaced += len(changed(result))
+            replaced += len(find_changed_words(result))
     assert replaced >= len(texts)
 
 
@@ -170,9 +177,9 @@ def ends(victims):
         base = {"source": "neighbours", "candidates": 24, "min_cosine": -1.0, "accept_flip": False}
         results = []
         for victim in victims:
-            attack = make(victim, **{**base, **given})
+            attack = build_attack(victim, **{**base, **given})
             for text in TEXTS[0][:8]:
-                result = attack.attack(text, predicted(victim, text)).perturbed_result
+                result = attack.attack(text, predict_label(victim, text)).perturbed_result
                 results.append((result.attacked_text.text, result.num_queries))
         return results
 
@@ -188,7 +195,10 @@ def test_each_option_acts(ends, name):
 
 @pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"keep": "positive"}, {"accept_flip": False}])
 def test_the_options_reach_the_search(victims, given):
-    method, options = make(victims[0], **given).search_method, load_module(FOLDER / "geometry.py").Options(**given)
+    method, options = (
+        build_attack(victims[0], **given).search_method,
+        find("attacks", "geometry").open().Options(**given),
+    )
     assert method.options.model_dump() == options.model_dump()
     assert (method.gradients.direction, method.gradients.word_norm) == (options.direction, options.word_norm)
 
@@ -199,8 +209,8 @@ def test_deepfools_direction_is_the_normal_of_the_nearest_boundary(victims):
     along = {way: VictimGradients(victim, way) for way in ("deepfool", "gradient")}
     apart = 0
     for text in TEXTS[0][:6]:
-        label = predicted(victim, text)
-        z, v, _ = gradients_of(victim.classifier, text, label)
+        label = predict_label(victim, text)
+        z, v, _ = compute_gradients(victim.classifier, text, label)
         looks = {way: gradients([AttackedText(text)], [label]) for way, gradients in along.items()}
         found = {way: look.at_logits[0] @ weight / look.lengths[0] for way, look in looks.items()}
         expected = normal(victim.classifier, z, label)
@@ -232,7 +242,7 @@ def test_released_is_what_the_authors_code_does():
 
 @pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"variant": "released", "candidates": 3}])
 def test_the_control_has_the_source_the_cap_and_the_budget_of_the_attack(given):
-    geometry, control = (load_module(FOLDER / f"{name}.py").Options(**given).model_dump() for name in NAMES)
+    geometry, control = (find("attacks", name).open().Options(**given).model_dump() for name in NAMES)
     assert control.items() <= geometry.items()
     assert set(control) == {"variant", "source", "candidates", "min_cosine", "unknown", "max_words", "share"}
 
@@ -242,13 +252,13 @@ NAMES = ("geometry", "random")
 
 @pytest.mark.parametrize("name", NAMES)
 def test_neighbours_need_no_masked_lm(victims, name):
-    module = load_module(FOLDER / f"{name}.py")
+    module = find("attacks", name).open()
     without = SimpleNamespace(word_vectors=toy.word_vectors(), stopwords=toy.STOPWORDS)
     options = module.Options(variant="released")
     assert module.needs(options) == ("word_vectors", "stopwords")
-    assert module.needs(module.Options()) == module.NEEDS
+    assert module.needs(module.Options()) == module.resources
     np.random.seed(0)
-    assert changed(module.build(victims[0], without, options, None).attack(TEXTS[0][0], TEXTS[1][0]))
+    assert find_changed_words(module.build(victims[0], without, options, None).attack(TEXTS[0][0], TEXTS[1][0]))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -256,11 +266,11 @@ def test_the_share_counts_the_words_of_the_columns_that_may_change(victims, name
     pair = OrderedDict(premise=" ".join(["good"] * 20), hypothesis="fine film seems lovely dull plot the tale superb")
     sizes = []
     for ignored in ({"premise"}, set()):
-        attack = make(victims[1], name=name, share=0.25, min_cosine=-1.0, source="neighbours", max_words=50)
+        attack = build_attack(victims[1], name=name, share=0.25, min_cosine=-1.0, source="neighbours", max_words=50)
         attack.goal_function._is_goal_complete = lambda *args: False  # it never ends before its budget
         attack.pre_transformation_constraints.append(InputColumnModification(["premise", "hypothesis"], ignored))
         np.random.seed(0)
-        sizes.append(len(changed(attack.attack(pair, predicted(victims[1], tuple(pair.values()))))))
+        sizes.append(len(find_changed_words(attack.attack(pair, predict_label(victims[1], tuple(pair.values()))))))
     assert sizes == [2, 7]
 
 
@@ -284,7 +294,7 @@ def test_wrong_options_are_refused(name):
         {"variant": "released", "unknown": "keep"},
     ):
         with pytest.raises(ValidationError):
-            load_module(FOLDER / f"{name}.py").Options(**given)
+            find("attacks", name).open().Options(**given)
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +302,10 @@ def unbounded(victims):
     """For each victim texts and labels, and what they become without a budget."""
     found = []
     for victim in victims:
-        free, pairs = make(victim, variant="released"), [(text, predicted(victim, text)) for text in TEXTS[0]]
+        free, pairs = (
+            build_attack(victim, variant="released"),
+            [(text, predict_label(victim, text)) for text in TEXTS[0]],
+        )
         found.append([(text, label, free.attack(text, label).perturbed_result) for text, label in pairs])
     return found
 
@@ -300,7 +313,7 @@ def unbounded(victims):
 @pytest.mark.parametrize("budget", [1, 2, 3, 6, 11])
 def test_a_query_budget_is_never_passed(victims, unbounded, budget):
     for victim, ends in zip(victims, unbounded, strict=True):
-        attack = make(victim, variant="released")
+        attack = build_attack(victim, variant="released")
         attack.goal_function.query_budget = budget
         for text, label, free in ends:
             limited = attack.attack(text, label).perturbed_result

@@ -134,7 +134,7 @@ def test_nothing_is_read_from_the_shared_temporary_folder(imported: Imported) ->
     assert imported.lines[2:4] == ["['\u6211', '\u7231', '\u5317\u4eac', '\u5929\u5b89\u95e8']", "read: []"], (
         imported.errors
     )
-    assert [item.kind for item in inventory.items(imported.cache)] == ["words"]
+    assert [item.kind for item in inventory.list_items(imported.cache)] == ["words"]
 
 
 def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +142,10 @@ def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.Mo
     for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "flair", own)
-    with _textattack._deferred():
+    with _textattack._defer_imports():
         assert sys.modules["flair"] is own and "flair.data" not in sys.modules
-        assert sys.modules["bert_score"] is _textattack._made["bert_score"]
-        with pytest.raises(ImportError, match="bert_score was asked for something while TextAttack was being imported"):
+        assert sys.modules["bert_score"] is _textattack._STAND_INS["bert_score"]
+        with pytest.raises(ImportError, match="bert_score"):
             _ = sys.modules["bert_score"].BERTScorer
     assert sys.modules["flair"] is own and "bert_score" not in sys.modules
 
@@ -153,9 +153,9 @@ def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.Mo
 def test_the_stand_ins_go_when_the_import_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] in ("flair", "bert_score")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(OSError), _textattack._deferred():
+    with pytest.raises(OSError), _textattack._defer_imports():
         raise OSError
-    assert not [name for name, stand_in in _textattack._made.items() if sys.modules.get(name) is stand_in]
+    assert not [name for name, stand_in in _textattack._STAND_INS.items() if sys.modules.get(name) is stand_in]
 
 
 UNUSED = ("flair", "bert_score", "datasets", "sklearn", "scipy.stats")

@@ -19,7 +19,7 @@ import pytest
 
 from rbench import recipes
 from rbench.schema import Outcome, TaskSpec
-from rbench.score.budget import Curve, Spent
+from rbench.score.budget import AttackCost, SuccessCurve
 from rbench.words.resources import Resources
 from tests.recipes import world
 
@@ -73,7 +73,7 @@ def run(name: str, victim: recipes.Victim, resources: Resources, task: TaskSpec,
 def test_a_curve_is_what_attacks_with_a_budget_do(name: str, single: recipes.Victim, resources: Resources) -> None:
     free = run(name, single, resources, world.SINGLE)
     assert any(one.outcome.status == "succeeded" for one in free.values())
-    curve = Curve("queries", tuple(Spent(e, o.fell(10**6), o.outcome.num_queries) for e, o in free.items()))
+    curve = SuccessCurve("queries", tuple(AttackCost(e, o.fell(10**6), o.outcome.num_queries) for e, o in free.items()))
     for budget in BUDGETS:
         bounded = run(name, single, resources, world.SINGLE, budget)
         assert bounded.keys() == free.keys()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from textattack.metrics.attack_metrics import AttackQueries, AttackSuccessRate, 
 from rbench import recipes
 from rbench.errors import JobError
 from rbench.recipes.cached import SplicedText
-from rbench.recipes.run import as_input, seed_all
-from rbench.schema import AttackSpec, Outcome
+from rbench.recipes.run import seed_all, to_textattack
+from rbench.schema import Outcome
 from rbench.tasks import Example
 from rbench.words.resources import Resources
 from tests.recipes import world
@@ -61,7 +62,7 @@ def test_seeds_move_all_three_generators_and_nothing_else() -> None:
 
 def by_position(outcome: Outcome) -> int:
     """The words changed as TextAttack counts them: the places at which the words differ."""
-    texts = (SplicedText(as_input(given or (), world.SINGLE)) for given in (outcome.original, outcome.perturbed))
+    texts = (SplicedText(to_textattack(given or (), world.SINGLE)) for given in (outcome.original, outcome.perturbed))
     before, after = (text.words for text in texts)
     return sum(old != new for old, new in zip(before, after, strict=False))
 
@@ -75,7 +76,7 @@ def test_numbers_are_those_of_textattacks_own_metrics(
         results = []
         for example in examples:
             seed_all(0, spec.name, example.id)
-            results.append(built.attack(as_input(example.texts, world.SINGLE), int(example.label or 0)))
+            results.append(built.attack(to_textattack(example.texts, world.SINGLE), int(example.label or 0)))
         outcomes = run(name, single, resources, examples)
         attacked = [o for o in outcomes if o.status != "skipped"]
         shares = [by_position(o) / o.num_words for o in outcomes if o.status == "succeeded" and by_position(o)]
@@ -200,7 +201,7 @@ def test_an_interrupt_is_no_outcome(
 
 @pytest.mark.parametrize("label", [0.5, 7, -1, None, math.nan])
 def test_a_label_that_is_no_class_fails_the_job(label: Any, single: recipes.Victim, resources: Resources) -> None:
-    with pytest.raises(JobError, match="not one of 2 classes"):
+    with pytest.raises(JobError, match=re.escape(repr(label))):
         run("pwws", single, resources, [Example("x", ("the story",), label)])
 
 
@@ -216,7 +217,7 @@ def test_labels_may_come_as_numpy_integers(
 def test_a_broken_victim_fails_the_job_not_the_example(bert: Any, resources: Resources) -> None:
     victim = world.victim(bert, world.SINGLE)
     victim.classifier.head.weight.data.fill_(math.nan)
-    with pytest.raises(JobError, match="NaN"):
+    with pytest.raises(JobError):
         run("pwws", victim, resources, [Example("x", ("the story",), 0)])
 
 
@@ -227,13 +228,6 @@ def test_truncation_is_reported(bert: Any, resources: Resources) -> None:
     label = int(victim(list(long.texts)).argmax())
     outcomes = run("pwws", victim, resources, [long._replace(label=label), Example("short", ("the story",), 0)])
     assert [o.truncated for o in outcomes] == [True, False]
-
-
-def test_a_spec_without_recipe_and_file_is_refused(single: recipes.Victim, resources: Resources) -> None:
-    from rbench.errors import SuiteError
-
-    with pytest.raises(SuiteError, match="names no `recipe`"):
-        recipes.build(AttackSpec(name="nothing"), single, resources, world.SINGLE)
 
 
 class Leaves(BaseException):

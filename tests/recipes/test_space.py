@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rbench.metrics import MetricCatalogue, Observations
 from rbench.recipes import Victim, _textattack
 from rbench.recipes import space as spaces
 from rbench.recipes.ensemble import Strongest
 from rbench.schema import Outcome, Space
 from rbench.tasks import Example
 from rbench.words.substitution.segmentation import SegmentedTexts
-from rbench.words.substitution.space import Substitutions
+from rbench.words.substitution.space import SpaceSubstitutions
 from tests.recipes import world
 
 textattack = _textattack.textattack
@@ -61,7 +62,7 @@ def short(victim: Any, n: int, words: int = 7) -> list[Example]:
 
 def brute_force(victim: Any, space: Space, resources: Any, example: Example) -> Iterator[bool]:
     """For 1, 2, ... words: whether some text flips, by itertools alone."""
-    found = Substitutions(space, resources)(example.texts)
+    found = SpaceSubstitutions(space, resources)(example.texts)
     parts = SegmentedTexts([example.texts])
     for size in range(1, space.max_words + 1):
         texts = []
@@ -89,6 +90,35 @@ def test_it_equals_brute_force(victim: Victim, folder: Path, words: int, k: int,
     assert 0 < fell < n
 
 
+def test_the_words_that_a_complete_search_needs_are_the_fewest_there_are(victim: Victim, folder: Path) -> None:
+    """On 30 texts, against a minimum by itertools alone. No attack needs fewer: its gap is never below 0."""
+    space = Space(**SMALL | {"max_words": 2})
+    examples = short(victim, 30)
+    flips = [list(brute_force(victim, space, world.resources(folder), example)) for example in examples]
+    fewest = np.array([one.index(True) + 1 if any(one) else np.inf for one in flips])
+    assert len(fewest) == 30 and {1.0, 2.0, np.inf} <= {*fewest}
+
+    def needed(name: str, **options: Any) -> tuple[list[Outcome], Any]:
+        found = outcomes(victim, folder, name, examples, world.SINGLE, space=space.model_dump(), **options)
+        return found, np.array([one.num_words_changed if one.status == "succeeded" else np.inf for one in found])
+
+    complete, words = needed("exhaustive")
+    assert words.tolist() == fewest.tolist()
+    assert [one.robust_words for one in complete] == [min(words - 1, 2) for words in fewest]
+    several, gaps = [complete], {}
+    for search in SEARCHES:
+        for put_back in (False, True):
+            found, words = needed("inside", search=search, put_back=put_back)
+            several.append(found)
+            assert (words >= fewest).all() and {one.status for one in found} <= {"succeeded", "failed"}
+            gaps[search, put_back] = float((np.minimum(words, 3) - np.minimum(fewest, 3)).mean())
+    assert all(gaps[search, True] <= gaps[search, False] for search in SEARCHES)
+    assert gaps["beam", False] <= gaps["greedy", False] < gaps["deletion", False] < 0.2, gaps
+    metric = MetricCatalogue()["words_needed"]
+    observed = [Observations.of(one, has_oracle=False) for one in several]
+    assert metric.value(Observations.together(observed, metric.harm)).tolist() == np.minimum(fewest, 6).tolist()
+
+
 @pytest.mark.parametrize("words", [1, 2])
 def test_no_search_finds_what_the_complete_one_calls_robust(victim: Victim, folder: Path, words: int) -> None:
     space = Space(**SMALL | {"max_words": words}).model_dump()
@@ -113,7 +143,7 @@ def test_the_ensemble_with_few_queries_stays_in_the_space(victim: Victim, folder
     examples = short(victim, 12)
     found = outcomes(victim, folder, "strongest", examples, world.SINGLE, space=space.model_dump(), query_budget=90)
     assert max(one.num_queries for one in found) <= 90
-    of = Substitutions(space, world.resources(folder))
+    of = SpaceSubstitutions(space, world.resources(folder))
     for one in (one for one in found if one.status == "succeeded"):
         assert one.perturbed is not None and one.original is not None
         before, after = (SegmentedTexts([texts]).words[0] for texts in (one.original, one.perturbed))
@@ -186,7 +216,7 @@ def attacked(odds: Callable[[set[str]], float], search: Any, max_words: int) -> 
         textattack.constraints.overlap.MaxWordsPerturbed(max_num_words=max_words),
     ]
     goal = textattack.goal_functions.UntargetedClassification(Words(odds))
-    search.attack = textattack.Attack(goal, constraints, spaces.InSpace(Fixed()), search)  # type: ignore[arg-type]
+    search.attack = textattack.Attack(goal, constraints, spaces.WordSwapInSpace(Fixed()), search)  # type: ignore[arg-type]
     return search.attack.attack(TEXT, 0)
 
 
@@ -235,9 +265,9 @@ def some() -> tuple[list[int], list[float]]:
 @pytest.mark.parametrize("size", [2, 3])
 def test_combinations_come_best_first_each_once(size: int) -> None:
     places, drops = some()
-    found = list(spaces.best_first(places, drops, size))
+    found = list(spaces.choose_best_first(places, drops, size))
     sums = [sum(drops[i] for i in one) for one in found]
     assert all(a >= b - 1e-9 for a, b in itertools.pairwise(sums))
     every = [c for c in itertools.combinations(range(len(places)), size) if len({places[i] for i in c}) == size]
     assert sorted(tuple(sorted(one)) for one in found) == every
-    assert spaces.combinations_of(places, size) == len(every)
+    assert spaces.count_combinations(places, size) == len(every)

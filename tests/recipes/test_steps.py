@@ -12,7 +12,7 @@ from rbench.recipes.run import seed_all
 from rbench.schema import AttackSpec, Outcome
 from rbench.words.resources import Resources
 from tests.recipes import world
-from tests.system.test_steps import replayed
+from tests.system.step_texts import replay_steps
 
 GREEDY = ("textfooler", "textbugger", "pwws", "bae", "bertattack")
 
@@ -41,7 +41,7 @@ def test_steps_lead_from_the_original_to_the_final_text(
     for victim, task in ((single, world.SINGLE), (pair, world.PAIR)):
         for outcome in outcomes(name, victim, resources, task):
             assert outcome.steps is not None and not outcome.steps[0].changes
-            way = replayed(outcome)
+            way = replay_steps(outcome)
             assert (way[0], way[-1]) == (outcome.original, outcome.perturbed)
             for step, texts in zip(outcome.steps, way, strict=True):  # the victim is asked anew
                 answer = probabilities(victim, texts)
@@ -80,7 +80,7 @@ def test_other_searches_have_steps_too(
         for name in ("get_transformations", "get_goal_results", "get_indices_to_order", "filter_transformations"):
             setattr(search, name, getattr(old, name))
         search.goal_function = made.goal_function
-        search.perform_search = made.heard.ending(search.perform_search)
+        search.perform_search = made.victim_answers.ending(search.perform_search)
         made.search_method = search
     examples = world.examples(world.SINGLE, single, 3)
     found = list(recipes.run(lambda: made, examples, spec=spec, task=world.SINGLE, seed=0))
@@ -88,7 +88,7 @@ def test_other_searches_have_steps_too(
     assert changed, [one.error for one in found]
     for outcome in changed:
         assert outcome.steps is not None
-        way = replayed(outcome)
+        way = replay_steps(outcome)
         assert way[-1] == outcome.perturbed
         for step, texts in zip(outcome.steps, way, strict=True):
             assert step.score == pytest.approx(float(probabilities(single, texts)[outcome.label]), abs=6e-5)
@@ -105,7 +105,7 @@ def test_nothing_is_asked_for_the_steps(single: recipes.Victim, resources: Resou
     (outcome,) = recipes.run(lambda: made, [example], spec=spec, task=world.SINGLE, seed=0)
     assert sum(calls) == outcome.num_queries and outcome.steps is not None
     seed_all(0, spec.name, example.id)
-    made.heard.clear()
+    made.victim_answers.clear()
     assert int(made.attack(example.texts[0], int(example.label or 0)).num_queries) == outcome.num_queries
 
 
@@ -122,20 +122,20 @@ def test_steps_that_cannot_be_told_end_no_attack(
         found.attacked_text = text
         return found
 
-    made.search_method.perform_search = made.heard.ending(forgetful)
+    made.search_method.perform_search = made.victim_answers.ending(forgetful)
     examples = world.examples(world.SINGLE, single, 3)
     found = list(recipes.run(lambda: made, examples, spec=spec, task=world.SINGLE, seed=0))
     assert [one.status for one in found if one.perturbed != one.original] and not any(one.error for one in found)
     assert all(one.steps is None for one in found if one.perturbed != one.original)
 
     spec, made = built("textfooler", single, resources)
-    add = made.heard.add
+    add = made.victim_answers.add
 
     def odd_answers(results: Any) -> None:
         add(results)
-        made.heard._answers = dict.fromkeys(made.heard._answers, ("odd", 0))
+        made.victim_answers._answers = dict.fromkeys(made.victim_answers._answers, ("odd", 0))
 
-    monkeypatch.setattr(made.heard, "add", odd_answers)
+    monkeypatch.setattr(made.victim_answers, "add", odd_answers)
     (odd,) = recipes.run(lambda: made, examples[:1], spec=spec, task=world.SINGLE, seed=0)
     assert odd.status in ("succeeded", "failed") and odd.steps is None
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from rbench.config.registry import load_module
+from rbench.config.code import find
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.reading import Settings
+from rbench.encoders.reading import ReadingSettings
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.recipes import _textattack
 from rbench.recipes.geometry import VictimGradients
@@ -32,7 +32,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "attacks"
 def victim(request: pytest.FixtureRequest) -> Victim:
     tokenizer = toy.bert_tokenizer()
     tokenizer.padding_side = "left" if request.param == "qwen3" else "right"
-    settings = Settings(prompt=PROMPT)
+    settings = ReadingSettings(prompt=PROMPT)
     model = network(request.param, len(tokenizer))
     encoder = SentenceEncoder(model, tokenizer, "last" if request.param == "qwen3" else "mean", settings=settings)
     torch.manual_seed(0)
@@ -46,7 +46,7 @@ def predicted(victim: Victim, text: str) -> int:
 
 
 def test_an_attack_changes_words_of_the_text_and_never_the_prompt(victim: Victim) -> None:
-    module: Any = load_module(FOLDER / "geometry.py")
+    module: Any = find("attacks", "geometry").open()
     attack = module.build(victim, toy.resources(), module.Options(max_words=3), None)
     changed = 0
     for text in TEXTS:

@@ -51,7 +51,7 @@ def one_edit_away(text: str) -> list[str]:
 
 
 def attack(victim: Any, **options: int) -> Any:
-    return typos.build(victim, None, typos.Options(**options), None)
+    return typos.TypoAttack().build(victim, None, typos.Options(**options), None)
 
 
 def label_of(victim: Any, text: str) -> int:

@@ -53,7 +53,6 @@ def test_what_the_tokenizer_cannot_tell_apart_is_computed_once_and_ties_exactly(
     ("spoil", "complaint"),
     [
         (lambda logits: torch.where(torch.arange(len(logits))[:, None] == 1, torch.nan, logits), "NaN"),
-        (lambda logits: logits.half(), "float16"),
         (lambda logits: logits[:, :1], "shape"),
         (lambda logits: logits[:1], "shape"),
     ],

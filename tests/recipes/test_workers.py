@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import sys
@@ -17,9 +18,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rbench import recipes
-from rbench.errors import JobError, ResourceError
+from rbench.errors import JobError, ModelChangedError, ResourceError
 from rbench.recipes import workers as module
-from rbench.recipes.engine import Engine, oracle
+from rbench.recipes.engine import AttackEngine, make_oracle
 from rbench.schema import AttackSpec, Outcome, ResourceKind, VictimSpec
 from rbench.system import digests
 from rbench.tasks import Example
@@ -38,7 +39,7 @@ def attack_task(bert: Path, lm: Path, tmp_path_factory: pytest.TempPathFactory) 
         path=None,
         task=world.SINGLE,
         seed=0,
-        victim=digests.located(folder),
+        victim=digests.locate_folder(folder),
         name="random",
         resources=resources.resource_set,
         places=tuple((kind, resources.located(kind)) for kind in get_args(ResourceKind)),
@@ -56,7 +57,7 @@ def plain(outcomes: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def expected(attack_task: recipes.AttackTask, examples: list[Example]) -> dict[str, dict[str, Any]]:
-    return plain(Engine(CONFIG).run(attack_task, examples))
+    return plain(AttackEngine(CONFIG).run(attack_task, examples))
 
 
 def test_a_function_that_is_another_at_the_end_of_a_cell_ends_it(
@@ -67,14 +68,14 @@ def test_a_function_that_is_another_at_the_end_of_a_cell_ends_it(
     )
     monkeypatch.chdir(tmp_path)
     given = VictimSpec(name="exchanged", function="exchanged:ask", version="1")
-    place = digests.Located("function exchanged:ask", "-", lambda where: "-")
+    place = digests.FingerprintedPlace("function exchanged:ask", "-", lambda where: "-")
     asked = dataclasses.replace(attack_task, victim=place, name="exchanged", given=given)
-    engine = Engine(CONFIG)
+    engine = AttackEngine(CONFIG)
     assert len(plain(engine.run(asked, examples[:1]))) == 1
     outcomes = engine.run(asked, examples[:1])
     assert next(outcomes).example_id == examples[0].id
     sys.modules["exchanged"].later.append(True)
-    with pytest.raises(ResourceError, match=r"exchanged answered .* twice and not alike"):
+    with pytest.raises(ModelChangedError):
         next(outcomes)
 
 
@@ -82,7 +83,9 @@ def test_a_function_that_is_another_at_the_end_of_a_cell_ends_it(
 def test_examples_under_way_at_once_have_the_outcomes_of_examples_one_by_one(
     attack_task: recipes.AttackTask, examples: list[Example], expected: dict[str, Any], pooled: int
 ) -> None:
-    assert plain(Engine(recipes.EngineConfig(backend="torch", pooled=pooled)).run(attack_task, examples)) == expected
+    assert (
+        plain(AttackEngine(recipes.EngineConfig(backend="torch", pooled=pooled)).run(attack_task, examples)) == expected
+    )
 
 
 @pytest.mark.parametrize("name", ["geometry", "random", "bertattack", "bae"])
@@ -92,8 +95,8 @@ def test_all_kinds_of_attacks_may_be_under_way_at_once(
     place = world.ROOT / "attacks" / f"{name}.py"
     more = {"spec": world.spec(name), "path": place if place.exists() else None}
     other = recipes.AttackTask(**(vars(attack_task) | more))
-    alone = plain(Engine(CONFIG).run(other, examples))
-    assert plain(Engine(recipes.EngineConfig(backend="torch", pooled=4)).run(other, examples[::-1])) == alone
+    alone = plain(AttackEngine(CONFIG).run(other, examples))
+    assert plain(AttackEngine(recipes.EngineConfig(backend="torch", pooled=4)).run(other, examples[::-1])) == alone
     assert {o["status"] for o in alone.values()} > {"skipped"}
     assert all(o["status"] != "errored" for o in alone.values())
 
@@ -116,7 +119,7 @@ def test_processes_have_the_outcomes_of_one(
 
 def test_a_few_examples_start_no_process(attack_task: recipes.AttackTask, examples: list[Example]) -> None:
     with recipes.Workers(2, CONFIG) as workers:
-        assert len(list(workers.run(attack_task, examples[: module.FEW]))) == module.FEW
+        assert len(list(workers.run(attack_task, examples[: module.FEW_EXAMPLES]))) == module.FEW_EXAMPLES
         assert not workers._workers and workers.backend(attack_task) == "torch"
 
 
@@ -158,9 +161,9 @@ def test_each_process_has_its_share_of_the_threads(
 ) -> None:
     monkeypatch.setattr(module, "limit_threads", lambda: allowed)
     workers = recipes.Workers(count, CONFIG)
-    assert workers._threads == each
+    assert workers._threads_each == each
     monkeypatch.setattr(module, "limit_threads", lambda: 64)  # whatever is found out later
-    assert workers._threads == each
+    assert workers._threads_each == each
 
 
 def ends(attack_task: recipes.AttackTask, folder: Path) -> recipes.AttackTask:
@@ -204,7 +207,7 @@ def test_processes_that_end_again_and_again_fail_the_cell(
     many = [one._replace(texts=("poison " + one.texts[0],)) for one in examples[:9]]
     with (
         recipes.Workers(2, CONFIG) as workers,
-        pytest.raises(JobError, match=r"ended with exit code 3\. Run the command again to continue the job"),
+        pytest.raises(JobError, match="exit code 3"),
     ):
         list(workers.run(ends(attack_task, tmp_path), many))
     assert not workers._workers
@@ -221,7 +224,7 @@ def test_examples_are_taken_when_they_are_needed(attack_task: recipes.AttackTask
     with recipes.Workers(2, CONFIG) as workers:
         first = next(iter(workers.run(attack_task, lazily(), len(examples))))
     assert first.example_id in taken
-    assert len(taken) <= 2 * (1 + module.AHEAD) + 1 < len(examples)
+    assert len(taken) <= 2 * (1 + module.WAITING_EXAMPLES) + 1 < len(examples)
 
 
 def test_a_broken_victim_is_said_here(attack_task: recipes.AttackTask, examples: list[Example], tmp_path: Path) -> None:
@@ -229,9 +232,9 @@ def test_a_broken_victim_is_said_here(attack_task: recipes.AttackTask, examples:
         (tmp_path / file.name).write_bytes(file.read_bytes())
     head = load_file(tmp_path / "head.safetensors")
     save_file({name: torch.full_like(t, torch.nan) for name, t in head.items()}, tmp_path / "head.safetensors")
-    broken = recipes.AttackTask(**(vars(attack_task) | {"victim": digests.located(tmp_path)}))
+    broken = recipes.AttackTask(**(vars(attack_task) | {"victim": digests.locate_folder(tmp_path)}))
     for count in (1, 2):
-        with recipes.Workers(count, CONFIG) as workers, pytest.raises(JobError, match="victim random gave NaN"):
+        with recipes.Workers(count, CONFIG) as workers, pytest.raises(JobError, match="random"):
             list(workers.run(broken, examples))
 
 
@@ -240,8 +243,8 @@ def test_an_attack_that_cannot_read_its_files_is_no_dead_process(
 ) -> None:
     file = tmp_path / "bookish.py"
     file.write_text(
-        "from rbench.schema import Strict\n\n\nclass Options(Strict):\n    pass\n\n\n"
-        'def build(victim, resources, options):\n    open("no/such/words.txt")\n'
+        "from rbench.attacks import AttackMethod\n\n\nclass Bookish(AttackMethod):\n"
+        '    def build(self, victim, resources, options, task):\n        open("no/such/words.txt")\n'
     )
     spec = world.spec("random").model_copy(update={"name": "bookish", "parameters": {}})
     bookish = recipes.AttackTask(**(vars(attack_task) | {"spec": spec, "path": file}))
@@ -256,7 +259,7 @@ def test_what_fails_in_one_example_is_in_its_outcome(
     attack_task: recipes.AttackTask, examples: list[Example], expected: dict[str, Any]
 ) -> None:
     odd = [*examples[:4], examples[0]._replace(id="odd", texts=("",)), *examples[4:]]
-    outcomes = plain(Engine(recipes.EngineConfig(backend="torch", pooled=4)).run(attack_task, odd))
+    outcomes = plain(AttackEngine(recipes.EngineConfig(backend="torch", pooled=4)).run(attack_task, odd))
     odd_one = outcomes.pop("odd")
     assert odd_one["status"] in ("errored", "failed", "skipped")
     assert outcomes == expected
@@ -264,7 +267,7 @@ def test_what_fails_in_one_example_is_in_its_outcome(
 
 def test_a_sensible_number_on_a_cpu_is_at_most_the_cores_and_what_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "cores", lambda: 64)
-    assert 1 <= recipes.sensible("cpu") <= module.MOST
+    assert 1 <= recipes.sensible("cpu") <= module.MAX_PROCESSES
     monkeypatch.setattr(module, "MEMORY_EACH", 1 << 60)
     assert recipes.sensible("cpu") == 1
 
@@ -345,12 +348,12 @@ def test_a_cell_of_phrases_is_attacked_by_one_process(attack_task: recipes.Attac
 def test_victim_and_resources_are_kept_for_the_next_cell(
     attack_task: recipes.AttackTask, examples: list[Example]
 ) -> None:
-    engine = Engine(CONFIG)
+    engine = AttackEngine(CONFIG)
     list(engine.run(attack_task, examples[:2]))
-    victim, resources = engine._victim(attack_task), engine._resources(attack_task)
+    victim, resources = engine._victim(attack_task), engine._load_resources(attack_task)
     other = recipes.AttackTask(**(vars(attack_task) | {"spec": world.spec("pwws"), "seed": 1}))
     list(engine.run(other, examples[:2]))
-    assert engine._victim(other) is victim and engine._resources(other) is resources
+    assert engine._victim(other) is victim and engine._load_resources(other) is resources
     renamed = recipes.AttackTask(**(vars(attack_task) | {"name": "another"}))
     assert engine._victim(renamed) is not victim
 
@@ -362,8 +365,8 @@ def copied(attack_task: recipes.AttackTask, tmp_path: Path) -> recipes.AttackTas
     victim, lm = (
         shutil.copytree(p.where, tmp_path / n) for n, p in (("v", attack_task.victim), ("lm", places["masked_lm"]))
     )
-    own = tuple((places | {"masked_lm": digests.located(lm)}).items())
-    return recipes.AttackTask(**(vars(attack_task) | {"victim": digests.located(victim), "places": own}))
+    own = tuple((places | {"masked_lm": digests.locate_folder(lm)}).items())
+    return recipes.AttackTask(**(vars(attack_task) | {"victim": digests.locate_folder(victim), "places": own}))
 
 
 def exchange(place: Path) -> None:
@@ -381,27 +384,27 @@ def untouched() -> Iterator[Example]:
 
 
 def test_another_victim_in_the_same_folder_is_opened_anew(copied: recipes.AttackTask, examples: list[Example]) -> None:
-    engine = Engine(CONFIG)
+    engine = AttackEngine(CONFIG)
     before = plain(engine.run(copied, examples))
     exchange(Path(copied.victim.where))
-    with pytest.raises(JobError, match="changed after the run was planned"):
+    with pytest.raises(JobError, match=re.escape(copied.victim.where)):
         list(engine.run(copied, untouched()))
-    replanned = recipes.AttackTask(**(vars(copied) | {"victim": digests.located(Path(copied.victim.where))}))
-    assert plain(engine.run(replanned, examples)) == plain(Engine(CONFIG).run(replanned, examples)) != before
+    replanned = recipes.AttackTask(**(vars(copied) | {"victim": digests.locate_folder(Path(copied.victim.where))}))
+    assert plain(engine.run(replanned, examples)) == plain(AttackEngine(CONFIG).run(replanned, examples)) != before
 
 
 def test_another_masked_lm_in_the_same_folder_is_opened_anew(
     copied: recipes.AttackTask, examples: list[Example]
 ) -> None:
     attack_task = recipes.AttackTask(**(vars(copied) | {"spec": world.spec("bae")}))
-    engine, folder = Engine(CONFIG), Path(dict(attack_task.places)["masked_lm"].where)
+    engine, folder = AttackEngine(CONFIG), Path(dict(attack_task.places)["masked_lm"].where)
     before = plain(engine.run(attack_task, examples))
     exchange(folder)
-    with pytest.raises(JobError, match="changed after the run was planned"):
+    with pytest.raises(JobError, match=re.escape(str(folder))):
         list(engine.run(attack_task, untouched()))
-    places = dict(attack_task.places) | {"masked_lm": digests.located(folder)}
+    places = dict(attack_task.places) | {"masked_lm": digests.locate_folder(folder)}
     replanned = recipes.AttackTask(**(vars(attack_task) | {"places": tuple(places.items())}))
-    assert plain(engine.run(replanned, examples)) == plain(Engine(CONFIG).run(replanned, examples)) != before
+    assert plain(engine.run(replanned, examples)) == plain(AttackEngine(CONFIG).run(replanned, examples)) != before
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -414,7 +417,7 @@ def test_what_is_not_what_was_planned_is_refused_in_every_process(
     attack_task = recipes.AttackTask(**(vars(copied) | {"spec": world.spec("bae")}))
     with recipes.Workers(count, CONFIG) as workers, pytest.raises(JobError) as caught:
         list(workers.run(attack_task, examples))
-    for said in (place.where, place.fingerprint, digests.located(Path(place.where)).fingerprint):
+    for said in (place.where, place.fingerprint, digests.locate_folder(Path(place.where)).fingerprint):
         assert said in str(caught.value)
 
 
@@ -423,8 +426,8 @@ def test_no_outcome_is_of_anything_else(copied: recipes.AttackTask, examples: li
     place = copied.victim if what == "victim" else dict(copied.places)["masked_lm"]
     attack_task = recipes.AttackTask(**(vars(copied) | {"spec": world.spec("bae")}))
     outcomes = []
-    with pytest.raises(JobError, match="changed after the run was planned"):
-        for outcome in Engine(CONFIG).run(attack_task, examples):
+    with pytest.raises(JobError, match=re.escape(place.where)):
+        for outcome in AttackEngine(CONFIG).run(attack_task, examples):
             outcomes.append(outcome)
             if len(outcomes) == 3:
                 exchange(Path(place.where))
@@ -436,17 +439,17 @@ def test_a_resource_that_was_not_planned_for_is_refused(
 ) -> None:
     places = tuple((kind, place) for kind, place in attack_task.places if kind != "masked_lm")
     bare = recipes.AttackTask(**(vars(attack_task) | {"spec": world.spec("bae"), "places": places}))
-    with pytest.raises(ResourceError, match="no pretrain job of this run made the encoder mini-bert"):
-        list(Engine(CONFIG).run(bare, examples))
+    with pytest.raises(ResourceError, match="masked_lm"):
+        list(AttackEngine(CONFIG).run(bare, examples))
     places = tuple((kind, place) for kind, place in attack_task.places if kind != "synonyms")
     bare = recipes.AttackTask(**(vars(attack_task) | {"spec": world.spec("pwws"), "places": places}))
-    with pytest.raises(ResourceError, match="synonyms of resource set mini was not looked for"):
-        list(Engine(CONFIG).run(bare, examples))
+    with pytest.raises(ResourceError, match="synonyms"):
+        list(AttackEngine(CONFIG).run(bare, examples))
 
 
 def test_only_the_embedded_world_has_an_oracle() -> None:
-    assert oracle(world.SINGLE) is None
-    read = oracle(world.SINGLE.model_copy(update={"generator": "mini-sentiment"}))
+    assert make_oracle(world.SINGLE) is None
+    read = make_oracle(world.SINGLE.model_copy(update={"generator": "mini-sentiment"}))
     row = world.mini.rows("mini-sentiment", "test")[0]
     assert read is not None and read((str(row["text"]),)) == row["label"]
 
@@ -458,12 +461,7 @@ from textattack.constraints.pre_transformation import RepeatModification
 from textattack.goal_functions import UntargetedClassification
 from textattack.search_methods import GreedySearch
 from textattack.transformations import WordSwap
-from rbench.schema import Strict
-
-NEEDS = ()
-
-class Options(Strict):
-    pass
+from rbench.attacks import AttackMethod
 
 class Swap(WordSwap):
     def _get_replacement_words(self, word):
@@ -471,9 +469,10 @@ class Swap(WordSwap):
             {action}
         return [word[::-1]]
 
-def build(victim, resources, options):
-    {building}
-    return Attack(UntargetedClassification(victim), [RepeatModification()], Swap(), GreedySearch())
+class Own(AttackMethod):
+    def build(self, victim, resources, options, task):
+        {building}
+        return Attack(UntargetedClassification(victim), [RepeatModification()], Swap(), GreedySearch())
 """
 
 
@@ -492,7 +491,7 @@ def test_a_users_attack_that_ends_its_process_ends_only_its_job(
     fine = [examples[0], examples[1]._replace(texts=("poison " + examples[1].texts[0],), label=examples[1].label)]
     with recipes.Workers(count, CONFIG) as workers:
         done = []
-        with pytest.raises(JobError, match=r"ended with exit code 3\. The attack's file .*own\.py may have ended it"):
+        with pytest.raises(JobError, match=r"exit code 3.*own\.py"):
             for outcome in workers.run(exits, [*fine, *examples[2:4]]):
                 done.append(outcome)
         assert {o.example_id for o in done} <= {e.id for e in examples[:4]} - {examples[1].id}
@@ -520,6 +519,6 @@ def test_a_file_that_exits_while_the_attack_is_built_fails_the_job(
     leaves = own(attack_task, tmp_path, "pass", "sys.exit(0)")
     with (
         recipes.Workers(1, CONFIG) as workers,
-        pytest.raises(JobError, match=r"a worker process failed:(.|\n)*SystemExit"),
+        pytest.raises(JobError, match="SystemExit"),
     ):
         list(workers.run(leaves, examples[:2]))

@@ -29,7 +29,7 @@ ALL = ("textfooler", "textbugger", "pwws", "bae", "bertattack")
 
 def write_bert(folder: Path, seed: int, *, head: bool) -> Path:
     """A BERT of two narrow layers over the embedded world's vocabulary, wild enough that words matter."""
-    tokenizer.write(folder)
+    tokenizer.write_tokenizer(folder)
     words = len(transformers.AutoTokenizer.from_pretrained(folder))
     config = transformers.BertConfig(
         vocab_size=words,

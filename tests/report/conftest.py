@@ -9,7 +9,7 @@ import pytest
 
 from rbench import api
 from rbench.schema import Change, Outcome, Step
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from tests.browser import Opened
 from tests.tables.conftest import make_plan, make_record, make_suite
 
@@ -67,7 +67,7 @@ def steps(letter: str, *, wide: bool) -> tuple[Step, ...]:
 
 def write_run(root: Path, *, texts: bool = True, leave: str = "", started: str = "", **changes: Any) -> Path:
     """Write a RUN. Jobs of the encoder `leave` are not done; the others say that they `started` then."""
-    store = Store(root, texts=texts)
+    store = RunStore(root, texts=texts)
     plan = make_plan(make_suite(**{**CHANGES, "claims": CLAIMS, **changes}))
     store.write_plan(plan)
     for job in plan.jobs:

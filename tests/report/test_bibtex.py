@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pybtex.database import parse_file, parse_string
 
-from rbench.config.references import FILE, entries
-from rbench.report.provenance import bibtex
+from rbench.config.references import BIB_FILE, bib_entries
+from rbench.report.provenance import write_bibtex
 
 
 def parse(text: str) -> dict[str, dict[str, str]]:
@@ -24,28 +24,30 @@ def parse(text: str) -> dict[str, dict[str, str]]:
 
 
 def test_a_key_gives_the_entry_as_it_stands_in_the_file_and_says_what_it_is_of() -> None:
-    found = parse(bibtex([("gao2021simcse", "x"), ("liu2019roberta", "y"), ("gao2021simcse", "z")], "1.2"))
+    found = parse(write_bibtex([("gao2021simcse", "x"), ("liu2019roberta", "y"), ("gao2021simcse", "z")], "1.2"))
     assert list(found) == ["gao2021simcse", "liu2019roberta", "rbench"]
     assert found["gao2021simcse"].pop("annote") == "used for x, z" and found["liu2019roberta"]["annote"] == "used for y"
-    assert found["gao2021simcse"] == parse(FILE.read_text(encoding="utf-8"))["gao2021simcse"]
+    assert found["gao2021simcse"] == parse(BIB_FILE.read_text(encoding="utf-8"))["gao2021simcse"]
     assert found["gao2021simcse"]["author"] == "Gao, Tianyu and Yao, Xingcheng and Chen, Danqi"
     assert found["rbench"]["note"] == "Version 1.2"
 
 
 def test_the_text_of_every_entry_is_what_pybtex_reads_of_the_file() -> None:
-    whole = parse_file(FILE, "bibtex").entries
-    assert list(entries()) == list(whole) and not {"rbench", "used-1"} & whole.keys()
-    assert parse(bibtex([(key, "it") for key in entries()], "")).keys() == {*whole, "rbench"}
+    whole = parse_file(BIB_FILE, "bibtex").entries
+    assert list(bib_entries()) == list(whole) and not {"rbench", "used-1"} & whole.keys()
+    assert parse(write_bibtex([(key, "it") for key in bib_entries()], "")).keys() == {*whole, "rbench"}
 
 
 def test_a_free_text_is_a_note_and_nothing_is_nothing() -> None:
-    found = parse(bibtex([("Somebody: a thing, 5%", "x"), ("Another one", "y"), ("Somebody: a thing, 5%", "z")], ""))
+    found = parse(
+        write_bibtex([("Somebody: a thing, 5%", "x"), ("Another one", "y"), ("Somebody: a thing, 5%", "z")], "")
+    )
     assert {key: (entry["kind"], entry.get("note"), entry.get("annote")) for key, entry in found.items()} == {
         "used-1": ("misc", r"Somebody: a thing, 5\%", "used for x, z"),
         "used-2": ("misc", "Another one", "used for y"),
         "rbench": ("misc", None, None),
     }
-    assert parse(bibtex([("none; a control of rbench's own", "x")], "")).keys() == {"rbench"}
+    assert parse(write_bibtex([("none; a control of rbench's own", "x")], "")).keys() == {"rbench"}
 
 
 @settings(max_examples=30)
@@ -53,7 +55,7 @@ def test_a_free_text_is_a_note_and_nothing_is_nothing() -> None:
 @example("\n}\n")
 @given(st.text(alphabet='\\{}&%$#_~^@"=,;.: ()aB1é\n', max_size=40))
 def test_any_text_stays_within_its_braces(text: str) -> None:
-    found = parse(bibtex([(f"a {text}", text), ("gao2021simcse", text)], text))
+    found = parse(write_bibtex([(f"a {text}", text), ("gao2021simcse", text)], text))
     assert found.keys() == {"used-1", "gao2021simcse", "rbench"} and found["gao2021simcse"]["year"] == "2021"
     for field in (found["used-1"]["note"], *(entry.get("annote", "") for entry in found.values())):
         plain = re.sub(r"\\text\w+", "", field)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.report.collect import Svg, embedded
-from rbench.report.data import Fact
+from rbench.report.collect import DrawnFigure, embed_figures
+from rbench.report.data import PageFact
 from tests.report.conftest import SCRIPT, write_run
 
 IMAGE = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
@@ -18,15 +18,13 @@ THEIRS = '''"""Theirs."""
 
 from matplotlib.figure import Figure
 
-from rbench.schema import Strict
+from rbench.report.figures import RunFigure
+from rbench.schema.extension import NoOptions
 
 
-class Options(Strict):
-    pass
-
-
-def draw(options, results):
-    return Figure()
+class Theirs(RunFigure[NoOptions]):
+    def draw(self, options, results):
+        return Figure()
 '''
 
 
@@ -37,12 +35,12 @@ def images(file: Path) -> list[tuple[str, bytes]]:
 
 
 def test_a_figure_that_cannot_be_made_or_has_no_room_is_named() -> None:
-    def fails() -> Svg:
+    def fails() -> DrawnFigure:
         raise StoreError("no numbers")
 
-    missing: list[Fact] = []
-    figures = [("a", lambda: Svg("A", b"x" * 30)), ("b", fails), ("c", lambda: Svg("C", b"x" * 30))]
-    (found,) = embedded(figures, missing, most_bytes=120)
+    missing: list[PageFact] = []
+    figures = [("a", lambda: DrawnFigure("A", b"x" * 30)), ("b", fails), ("c", lambda: DrawnFigure("C", b"x" * 30))]
+    (found,) = embed_figures(figures, missing, most_bytes=120)
     assert (found.label, found.title) == ("a", "A") and "Figure a: A" in found.alt
     assert base64.b64decode(found.uri.partition(",")[2]) == b"x" * 30
     assert [one.name for one in missing] == ["figure b", "figure c"]

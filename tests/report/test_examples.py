@@ -10,8 +10,8 @@ from rbench.schema import Outcome
 
 
 def rows(outcome: Outcome, *, texts: bool) -> list[dict[str, Any]]:
-    one = examples.One(("pwws", "e", "clean", "t"), 0, None, outcome)
-    content = json.loads(gzip.decompress(base64.b64decode(examples.pack([one], texts=texts))))
+    one = examples.AttackedExample(("pwws", "e", "clean", "t"), 0, None, outcome)
+    content = json.loads(gzip.decompress(base64.b64decode(examples.pack_examples([one], texts=texts))))
     return [dict(zip(content["fields"], row, strict=True)) for row in content["rows"]]
 
 

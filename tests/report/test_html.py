@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from rbench.report.data import Fact, Names, Report
-from rbench.report.html import SCRIPTS, page
+from rbench.report.data import PageFact, PageNames, RunReport
+from rbench.report.html import SCRIPTS, render_page
 from rbench.system.console import harmless
 
 hostile = st.sampled_from(
@@ -25,8 +25,10 @@ hostile = st.sampled_from(
 @given(st.lists(hostile, min_size=1, max_size=4).map("".join))
 def test_data_comes_back_whatever_it_holds(text: str) -> None:
     name = text.encode("utf-8", "replace").decode()
-    made = page(
-        Report(title="t", suite=name, names=Names(labels={"task": (name,)}), facts=(Fact(name="f", value=name),))
+    made = render_page(
+        RunReport(
+            title="t", suite=name, names=PageNames(labels={"task": (name,)}), facts=(PageFact(name="f", value=name),)
+        )
     )
     (data,) = re.findall(r'id="data">(.*?)</script>', made, re.S)
     found = json.loads(data)
@@ -37,7 +39,7 @@ def test_data_comes_back_whatever_it_holds(text: str) -> None:
 
 
 def test_the_policy_names_each_script_and_no_other() -> None:
-    made = page(Report(title="t", suite="s"))
+    made = render_page(RunReport(title="t", suite="s"))
     policy = html.unescape(re.findall(r'Content-Security-Policy" content="(.*?)"', made)[0])
     scripts = re.findall(r'<script(?: type="module")?>(.*?)</script>', made, re.S)
     hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]

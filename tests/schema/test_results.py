@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rbench.plan.planner import make_plan
 from rbench.schema import Provenance, Record
-from tests.plan.test_planner import inputs, make_plan, suite
+from tests.plan.builders import make_inputs, make_suite
 
 
 @pytest.mark.parametrize(
@@ -18,6 +19,6 @@ from tests.plan.test_planner import inputs, make_plan, suite
     ],
 )
 def test_the_reason_of_a_failure_is_the_last_line_of_its_error(error: str | None, reason: str) -> None:
-    job = make_plan(suite(encoders=["lm"]), inputs()).jobs[0]
+    job = make_plan(make_suite(encoders=["lm"]), make_inputs()).jobs[0]
     record = Record(job=job, status="failed", error=error, provenance=Provenance(rbench="0"))
     assert record.reason == reason

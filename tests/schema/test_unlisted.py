@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rbench.schema.unlisted import is_path, known_as, labels, short_name
+from rbench.schema.unlisted import is_path, label_meant, labels, short_name
 
 PLACES = st.lists(
     st.one_of(
@@ -60,7 +60,7 @@ def test_a_label_stands_for_its_place_again(places: list[str]) -> None:
     made = labels(places, ())
     for place, label in made.items():
         if not re.search(r"-\d+$", label) and "[" not in place:
-            assert known_as(place, {label}) == label
+            assert label_meant(place, {label}) == label
 
 
 def test_a_text_means_the_label_that_it_has_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +80,8 @@ def test_a_text_means_the_label_that_it_has_in_a_run(tmp_path: Path, monkeypatch
         "best": "best",
         "other/e5": "other/e5",
     }.items():
-        assert known_as(text, known) == label, text
-    assert known_as("/one/best", {"best", "one-best"}) == "/one/best"
+        assert label_meant(text, known) == label, text
+    assert label_meant("/one/best", {"best", "one-best"}) == "/one/best"
 
 
 def test_a_path_is_told_from_a_name() -> None:

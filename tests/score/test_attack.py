@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
-from rbench.schema import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceSet, TaskSpec
-from rbench.score import STORED, Share, Tally, attack_counts, attack_scores
+from rbench.schema import Outcome, Record
+from rbench.score import STORED, Proportion, Tally, attack_counts, attack_scores
+from tests.score.builders import make_outcome, make_record
 
 outcomes = st.builds(
     Outcome,
@@ -32,18 +33,14 @@ def close(one: float | None, other: float | None, tolerance: float) -> bool:
     return one == other if one is None or other is None else abs(one - other) <= tolerance * (1 + abs(other))
 
 
-def outcome(status: str, **more: object) -> Outcome:
-    return Outcome(**{"example_id": "x", "status": status, "original": ("a",), "label": 1, **more})
-
-
 def test_a_sample_counted_by_hand() -> None:
     sample = [
-        outcome("succeeded", num_queries=10, perturbed_share=0.2, oracle_label=1, seconds=1.0),
-        outcome("succeeded", num_queries=20, perturbed_share=0.0, oracle_label=0, seconds=2.0),
-        outcome("succeeded", num_queries=30, perturbed_share=0.4, oracle_label=None),
-        outcome("failed", num_queries=40, perturbed_share=0.9),
-        outcome("skipped", num_queries=1, truncated=True, seconds=99.0),
-        outcome("errored", num_queries=9999, error="boom"),
+        make_outcome("succeeded", num_queries=10, perturbed_share=0.2, oracle_label=1, seconds=1.0),
+        make_outcome("succeeded", num_queries=20, perturbed_share=0.0, oracle_label=0, seconds=2.0),
+        make_outcome("succeeded", num_queries=30, perturbed_share=0.4, oracle_label=None),
+        make_outcome("failed", num_queries=40, perturbed_share=0.9),
+        make_outcome("skipped", num_queries=1, truncated=True, seconds=99.0),
+        make_outcome("errored", num_queries=9999, error="boom"),
     ]
     scores = attack_scores(sample)
     assert {name: (score.value, score.n) for name, score in scores.items()} == {
@@ -67,7 +64,7 @@ def test_a_sample_counted_by_hand() -> None:
 @settings(deadline=None)
 @given(samples, st.integers(1, 5))
 def test_wordless_examples_change_nothing_but_their_own_count(sample: list[Outcome], wordless: int) -> None:
-    more = [outcome("skipped", skip_reason="no words")] * wordless
+    more = [make_outcome("skipped", skip_reason="no words")] * wordless
     assert attack_scores([*sample, *more]) == attack_scores(sample)
     assert attack_counts([*sample, *more]) == attack_counts(sample) | {"wordless": wordless}
     assert "wordless" not in attack_counts(sample)
@@ -130,7 +127,7 @@ def test_scores_are_named_ordered_and_within_their_intervals(sample: list[Outcom
     assert tuple(scores) == STORED == tuple(score.name for score in scores.values())
     for metric, score in scores.items():
         assert (score.value is None) == (score.n == 0)
-        if isinstance(getattr(Tally(), metric), Share) and score.n:
+        if isinstance(getattr(Tally(), metric), Proportion) and score.n:
             assert 0 <= score.low <= score.value <= score.high <= 1
         elif score.n > 1:
             assert score.low <= score.value <= score.high
@@ -154,59 +151,42 @@ def test_pooled_seeds_equal_one_large_sample(seeds: list[list[Outcome]]) -> None
 
 
 def test_no_oracle_no_oracle_asr() -> None:
-    sample = [outcome("succeeded"), outcome("failed")]
+    sample = [make_outcome("succeeded"), make_outcome("failed")]
     assert attack_scores(sample)["oracle_asr"].value is None
     assert attack_scores(sample, oracle=True)["oracle_asr"].value == 0.0
-    assert attack_scores([outcome("failed")], oracle=True)["oracle_asr"].value == 0.0
+    assert attack_scores([make_outcome("failed")], oracle=True)["oracle_asr"].value == 0.0
     mixed = [Tally.of(sample, oracle=True), Tally.of(sample, oracle=False)]
     assert Tally.pooled(mixed).oracle_valid is None
-
-
-def record(sample: list[Outcome], generator: str | None = None) -> Record:
-    spec = AttackJob(
-        encoder="e",
-        strategy=Choice(name="clean"),
-        task=TaskSpec(name="t", kind="single", columns=("text",), generator=generator),
-        data_fingerprint="",
-        attack=AttackSpec(name="a"),
-        resources=ResourceSet(name="r"),
-        resource_fingerprints={},
-        num_examples=1,
-    )
-    job = Job.make(spec, ("e", "t", "clean", "a"), {}, 0)
-    return Record(
-        job=job,
-        status="complete",
-        scores=tuple(attack_scores(sample).values()),
-        counts=attack_counts(sample),
-        provenance=Provenance(rbench="0"),
-    )
 
 
 @settings(deadline=None)
 @given(samples)
 def test_a_record_keeps_the_whole_tally(sample: list[Outcome]) -> None:
-    stored = Record.model_validate_json(record(sample).model_dump_json())
+    stored = Record.model_validate_json(make_record(sample).model_dump_json())
     assert Tally.of_record(stored) == replace(Tally.of(sample), oracle_valid=Tally.of_record(stored).oracle_valid)
     assert Tally.of_record(stored).scores() == Tally.of(sample).scores()
 
 
 def test_a_generated_task_always_has_an_oracle() -> None:
-    sample = [outcome("succeeded"), outcome("failed")]  # the oracle could read no success, so no label was stored
-    real, generated = record(sample), record(sample, generator="sentiment")
+    sample = [
+        make_outcome("succeeded"),
+        make_outcome("failed"),
+    ]  # the oracle could read no success, so no label was stored
+    real, generated = make_record(sample), make_record(sample, generator="sentiment")
     assert Tally.of_record(real).score("oracle_asr").value is None
     assert Tally.of_record(generated).score("oracle_asr").value == 0.0
 
 
 def test_a_record_without_counts_is_a_store_error() -> None:
     for missing in ({"counts": {}}, {"scores": ()}):
-        with pytest.raises(StoreError, match="attack/e/t/clean/a/seed0"):
-            Tally.of_record(record([]).model_copy(update=missing))
+        with pytest.raises(StoreError) as caught:
+            Tally.of_record(make_record([]).model_copy(update=missing))
+        assert "attack/e/t/clean/a/seed0" in str(caught.value)
 
 
 def test_a_sample_in_which_nothing_was_attacked_does_not_say_whether_there_is_an_oracle() -> None:
-    skipped = Tally.of([outcome("skipped")])
-    attacked = Tally.of([outcome("succeeded", oracle_label=1), outcome("failed")])
+    skipped = Tally.of([make_outcome("skipped")])
+    attacked = Tally.of([make_outcome("succeeded", oracle_label=1), make_outcome("failed")])
     assert (skipped.oracle_valid, attacked.oracle_valid) == (None, 1)
     assert Tally.pooled([skipped, attacked]).oracle_asr == (1, 2)
     assert Tally.pooled([skipped]).oracle_valid is None

@@ -10,32 +10,36 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.score.combined import Part, combine, compare_averages
-from rbench.score.nested_intervals import Spread, joined
-from rbench.score.paired import PairedSample, compare, spread_of
+from rbench.score.combined import WeightedCell, combine_cells, compare_averages
+from rbench.score.nested_intervals import VarianceLevels, sum_variances
+from rbench.score.paired import PairedSample, compare, estimate_levels
 from rbench.score.statistics import wilson
 
 Values = NDArray[np.float64]
 
 
-def part(weight: float, values: Values | list[float], task: str = "t", encoder: str = "a", seed: int = 0) -> Part:
+def part(
+    weight: float, values: Values | list[float], task: str = "t", encoder: str = "a", seed: int = 0
+) -> WeightedCell:
     n = len(values)
-    return Part(weight, task, encoder, [*values], [f"{seed}/{i}" for i in range(n)], [seed] * n, [0] * n, [0] * n)
+    return WeightedCell(
+        weight, task, encoder, [*values], [f"{seed}/{i}" for i in range(n)], [seed] * n, [0] * n, [0] * n
+    )
 
 
-def together(weight: float, rows: Values, **names: str) -> Part:
+def together(weight: float, rows: Values, **names: str) -> WeightedCell:
     """A cell with a row of values for each fine-tuning seed."""
     own = [part(weight, values, seed=seed, **names) for seed, values in enumerate(rows)]
     fields = {name: [v for one in own for v in getattr(one, name)] for name in ("values", "examples", "seeds")}
     zeros = [0] * rows.size
-    return Part(weight, own[0].task, own[0].encoder, **fields, trainings=zeros, rounds=zeros)
+    return WeightedCell(weight, own[0].task, own[0].encoder, **fields, trainings=zeros, rounds=zeros)
 
 
 def test_attacks_on_the_same_examples_are_averaged_by_example(rng: np.random.Generator) -> None:
     cells = rng.random((4, 30))  # two attacks, each on two encoders
     parts = [part(w, v, encoder=e) for w, v, e in zip((0.5, 0.5, -0.5, -0.5), cells, "aabb", strict=True)]
     differences = (cells[0] + cells[1] - cells[2] - cells[3]) / 2
-    found, peer = combine(parts, n=30), stats.ttest_1samp(differences, 0)
+    found, peer = combine_cells(parts, n=30), stats.ttest_1samp(differences, 0)
     assert found.value == pytest.approx(differences.mean())
     assert found.p == pytest.approx(peer.pvalue)
     assert (found.low, found.high) == pytest.approx(tuple(peer.confidence_interval()))
@@ -43,7 +47,7 @@ def test_attacks_on_the_same_examples_are_averaged_by_example(rng: np.random.Gen
 
 def test_tasks_are_independent_as_in_welchs_test(rng: np.random.Generator) -> None:
     one, other = rng.normal(0.4, 1, 25), rng.normal(0, 3, 40)
-    found = combine([part(1, one, task="x"), part(-1, other, task="y")], n=25, bound=0.1)
+    found = combine_cells([part(1, one, task="x"), part(-1, other, task="y")], n=25, bound=0.1)
     peer = stats.ttest_ind(one - 0.1, other, equal_var=False)
     assert found.p == pytest.approx(peer.pvalue)
     low, high = peer.confidence_interval()
@@ -52,7 +56,7 @@ def test_tasks_are_independent_as_in_welchs_test(rng: np.random.Generator) -> No
 
 def test_several_fine_tunings_count_as_so_many(rng: np.random.Generator) -> None:
     one, other = rng.random((2, 5, 20))
-    found = combine([together(1, one), together(-1, other, encoder="b")], n=100)
+    found = combine_cells([together(1, one), together(-1, other, encoder="b")], n=100)
     row, text = (index.ravel() for index in np.indices(one.shape))
     zeros = np.zeros_like(row)
     peer = compare(PairedSample(other.ravel(), one.ravel(), row * 20 + text, row, zeros, zeros, text), shares=False)
@@ -75,8 +79,8 @@ def test_several_trainings_are_judged_as_a_comparison_of_two_encoders_is(
     sample = PairedSample(*values, seed * 15 + example, seed, mine, training, text)
     names = [f"{s}/{t}" for s, t in zip(seed, text, strict=True)]
     own = zip((-1, 1), "ab", values, (mine, training), strict=True)
-    parts = [Part(w, "t", k, v.tolist(), names, seed, of, training) for w, k, v, of in own]
-    found, peer = combine(parts, n=90), compare(sample, shares=False)
+    parts = [WeightedCell(w, "t", k, v.tolist(), names, seed, of, training) for w, k, v, of in own]
+    found, peer = combine_cells(parts, n=90), compare(sample, shares=False)
     assert (found.value, found.p, found.low, found.high) == pytest.approx((peer.value, peer.p, peer.low, peer.high))
     assert found.trainings == (3, 1 if single else 3), "first those of the side that is added"
 
@@ -97,10 +101,10 @@ def test_an_average_over_tasks_is_that_of_the_comparisons_in_each(
     assert (found.n, found.trainings, found.seeds) == (55 * trainings * seeds, (trainings, trainings), seeds)
     assert found.low is not None and found.high is not None and found.p is not None
     if trainings == 1:
-        parts = [spread_of(one) for one in samples]
-        texts = joined((part.texts / 4, part.text_freedom) for part in parts)
-        draws = joined((part.draws / 4, part.draw_freedom) for part in parts)
-        spread = Spread(*texts, *draws, sum(part.noise for part in parts) / 4)
+        parts = [estimate_levels(one) for one in samples]
+        texts = sum_variances((part.texts / 4, part.text_freedom) for part in parts)
+        draws = sum_variances((part.draws / 4, part.draw_freedom) for part in parts)
+        spread = VarianceLevels(*texts, *draws, sum(part.noise for part in parts) / 4)
         assert (found.low, found.high) == pytest.approx(spread.interval(found.value or 0, 0.95))
         assert found.p == pytest.approx(spread.p(found.value or 0))
 
@@ -123,7 +127,7 @@ def test_a_task_without_pairs_leaves_no_average() -> None:
 
 def test_one_share_has_wilsons_interval_and_the_score_test() -> None:
     values = [1.0] * 12 + [0.0] * 18
-    found = combine([part(1, values)], n=30, bound=0.6, shares=True)
+    found = combine_cells([part(1, values)], n=30, bound=0.6, shares=True)
     assert (found.low, found.high) == wilson(12, 30)
     z = (0.4 - 0.6) / math.sqrt(0.6 * 0.4 / 30)
     assert found.p == pytest.approx(2 * stats.norm.sf(abs(z)))
@@ -131,23 +135,23 @@ def test_one_share_has_wilsons_interval_and_the_score_test() -> None:
 
 def test_shares_that_do_not_vary_have_an_interval_and_other_values_have_none() -> None:
     parts = [part(0.5, [1.0] * 20), part(0.5, [1.0] * 20, task="u")]
-    found = combine(parts, n=40, bound=0.6, shares=True)
+    found = combine_cells(parts, n=40, bound=0.6, shares=True)
     assert (found.low, found.high) == pytest.approx(wilson(20, 20)) and found.p is not None and found.p < 0.01
-    other = combine(parts, n=40, bound=0.6)
+    other = combine_cells(parts, n=40, bound=0.6)
     assert other.value == 1 and other.p is None and other.low is None
 
 
 def test_texts_that_all_seeds_attacked_count_once_where_shares_do_not_vary() -> None:
-    once = combine([part(1, [1.0] * 30)], n=30, bound=0.9, shares=True)
-    thrice = combine([together(1, np.ones((3, 30)))], n=90, bound=0.9, shares=True)
+    once = combine_cells([part(1, [1.0] * 30)], n=30, bound=0.9, shares=True)
+    thrice = combine_cells([together(1, np.ones((3, 30)))], n=90, bound=0.9, shares=True)
     assert (thrice.low, thrice.high, thrice.p) == (once.low, once.high, once.p)
 
 
 def test_an_interval_of_shares_stays_where_shares_can_be() -> None:
     parts = [part(0.5, [1.0] * 19 + [0.0]), part(0.5, [1.0] * 20, task="u")]
-    found = combine(parts, n=40, shares=True)
-    assert found.high == 1 and combine(parts, n=40).high > 1
-    fallen = combine([replace(one, weight=-one.weight) for one in parts], n=40, shares=True)
+    found = combine_cells(parts, n=40, shares=True)
+    assert found.high == 1 and combine_cells(parts, n=40).high > 1
+    fallen = combine_cells([replace(one, weight=-one.weight) for one in parts], n=40, shares=True)
     assert (fallen.value, fallen.low, fallen.high) == pytest.approx((-found.value, -1, -found.low))  # type: ignore[operator]
 
 
@@ -158,7 +162,7 @@ def test_the_interval_covers_where_attacks_share_hard_examples(rng: np.random.Ge
         hard, own = rng.normal(0, 1, 40), rng.normal(0, 1.5, (2, 1, 40))
         fell = (hard + own + rng.normal(0, 0.5, (2, 3, 40)) > 0) * 1.0
         parts = [part(w / 3, fell[k, a], encoder=str(k)) for k, w in enumerate((1, -1)) for a in range(3)]
-        found = combine(parts, n=40, shares=True)
+        found = combine_cells(parts, n=40, shares=True)
         assert found.low is not None and found.high is not None and found.value is not None
         covered += found.low <= 0 <= found.high
         apart = math.sqrt(sum(2 * cell.var(ddof=1) / 40 for cell in fell.mean(axis=0)) / 9)

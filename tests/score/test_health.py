@@ -6,7 +6,7 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from rbench.schema import Flag, Health, Outcome, Score
-from rbench.score import attack_health, exchanged_labels, victim_health
+from rbench.score import attack_health, flag_exchanged_labels, victim_health
 
 
 def accuracy(value: float | None, n: int) -> Score:
@@ -103,7 +103,9 @@ def predicted_as(*pairs: tuple[int, int, int]) -> tuple[list[int], list[int]]:
 
 
 def test_labels_that_change_places_are_told_with_both_accuracies() -> None:
-    found = exchanged_labels(*predicted_as((0, 1, 45), (1, 0, 45), (2, 2, 50), (0, 0, 5), (1, 1, 5)), ("a", "b", "c"))
+    found = flag_exchanged_labels(
+        *predicted_as((0, 1, 45), (1, 0, 45), (2, 2, 50), (0, 0, 5), (1, 1, 5)), ("a", "b", "c")
+    )
     assert found is not None and found.flag == "labels exchanged"
     assert "accuracy 0.400 on 150 rows, and 0.933 if" in found.because
     assert "`a` for b, `b` for a" in found.because
@@ -111,7 +113,7 @@ def test_labels_that_change_places_are_told_with_both_accuracies() -> None:
 
 def test_a_circle_of_many_labels_is_found() -> None:
     names = [f"label {i}" for i in range(12)]
-    found = exchanged_labels(*predicted_as(*((i, (i + 1) % 12, 20) for i in range(12))), names)
+    found = flag_exchanged_labels(*predicted_as(*((i, (i + 1) % 12, 20) for i in range(12))), names)
     assert found is not None and "and 1.000 if" in found.because and found.because.count(" for ") == 6
 
 
@@ -126,4 +128,4 @@ def test_a_circle_of_many_labels_is_found() -> None:
     ],
 )
 def test_labels_are_left_alone_where_nothing_speaks_against_them(pairs: list[tuple[int, int, int]]) -> None:
-    assert exchanged_labels(*predicted_as(*pairs), ("a", "b")) is None
+    assert flag_exchanged_labels(*predicted_as(*pairs), ("a", "b")) is None

@@ -13,9 +13,17 @@ from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.score.combined import Part, combine
-from rbench.score.nested_intervals import POWER, Spread, inverted, joined
-from rbench.score.paired import Difference, PairedSample, compare, newcombe, rounding, smallest_share, spread_of
+from rbench.score.combined import WeightedCell, combine_cells
+from rbench.score.nested_intervals import POWER, VarianceLevels, invert_interval, sum_variances
+from rbench.score.paired import (
+    DifferenceEstimate,
+    PairedSample,
+    compare,
+    estimate_levels,
+    newcombe,
+    rounding_variance,
+    smallest_share,
+)
 from rbench.score.statistics import share_interval, wilson
 
 Values = NDArray[np.float64]
@@ -30,7 +38,7 @@ def sample(one: Values, other: Values, *, shared: bool, trainings: bool = False)
     return PairedSample(one.ravel(), other.ravel(), example, *run, text if shared or trainings else example)
 
 
-def slow(values: Values, *, shared: bool) -> Spread:
+def slow(values: Values, *, shared: bool) -> VarianceLevels:
     """Variances of the mean of a table of seeds by texts, as an analysis of variance with two random effects."""
     seeds, n = values.shape
     means = [float(np.mean(row)) for row in values]
@@ -38,7 +46,7 @@ def slow(values: Values, *, shared: bool) -> Spread:
     between += (1 / n) ** 2 / 16 / (seeds - 1)  # means are known by steps of 1 / n
     within = sum((values[s][i] - means[s]) ** 2 for s in range(seeds) for i in range(n)) / (n - 1) / seeds**2 / n
     if not shared:
-        return Spread(within, seeds * n - 1, between, seeds - 1, within)
+        return VarianceLevels(within, seeds * n - 1, between, seeds - 1, within)
     pairs = [
         (values[s][i] - means[s]) * (values[t][i] - means[t])
         for s, t in product(range(seeds), repeat=2)
@@ -46,7 +54,7 @@ def slow(values: Values, *, shared: bool) -> Spread:
     ]
     texts = sum(pairs) / (n - 1) / seeds**2 / n
     covariance = (texts - within) * seeds / (seeds - 1)
-    return Spread(texts, n - 1, between, seeds - 1, min(max(texts - covariance, 0.0), texts))
+    return VarianceLevels(texts, n - 1, between, seeds - 1, min(max(texts - covariance, 0.0), texts))
 
 
 @pytest.mark.parametrize(("seeds", "shared"), product((2, 3, 5), (True, False)))
@@ -54,14 +62,14 @@ def test_the_levels_are_those_of_an_analysis_of_variance(seeds: int, shared: boo
     rng = np.random.default_rng(seeds)
     text, moved = rng.normal(size=(2, 30)), rng.normal(scale=0.3, size=(2, seeds, 1))
     one, other = ((text[k] + moved[k] + rng.normal(size=(seeds, 30)) > 0) * 1.0 for k in (0, 1))
-    found = spread_of(sample(one, other, shared=shared))
+    found = estimate_levels(sample(one, other, shared=shared))
     assert tuple(found) == pytest.approx(tuple(slow(other - one, shared=shared)))
 
 
 def test_a_training_is_a_level_of_each_encoder_as_in_welchs_test() -> None:
     rng = np.random.default_rng(4)
     one, other = (rng.normal(size=(4, 1)) * sd + rng.normal(size=(4, 25)) for sd in (0.5, 2))
-    found = spread_of(sample(one, other, shared=True, trainings=True))
+    found = estimate_levels(sample(one, other, shared=True, trainings=True))
     draws = [float(np.var(rows.mean(axis=1), ddof=1)) / 4 for rows in (one, other)]
     assert (found.draws, found.draw_freedom) == pytest.approx(
         (sum(draws), sum(draws) ** 2 / sum(d**2 / 3 for d in draws))
@@ -71,7 +79,7 @@ def test_a_training_is_a_level_of_each_encoder_as_in_welchs_test() -> None:
     )
 
 
-def slow_reach(spread: Spread, level: float) -> float:
+def slow_reach(spread: VarianceLevels, level: float) -> float:
     """The formula of the module's docstring, over a fine grid of true variances."""
     texts, _, draws, freedom, noise, *_ = spread
     z, t = stats.norm.isf(level / 2), stats.t.isf(level / 2, freedom)
@@ -84,7 +92,7 @@ def slow_reach(spread: Spread, level: float) -> float:
 
 
 SPREADS = [
-    Spread(texts, 10**6, draws, freedom, texts * part)
+    VarianceLevels(texts, 10**6, draws, freedom, texts * part)
     for texts, draws, freedom, part in product((1.0, 0.002), (1e-5, 0.0004, 0.002, 0.4), (1, 2, 2.6, 4, 9), (0.2, 1.0))
 ]
 
@@ -98,7 +106,7 @@ def test_the_reach_is_that_of_its_formula(level: float) -> None:
 
 
 @pytest.mark.parametrize("spread", SPREADS[::3])
-def test_p_inverts_the_interval_and_intervals_are_nested(spread: Spread) -> None:
+def test_p_inverts_the_interval_and_intervals_are_nested(spread: VarianceLevels) -> None:
     reaches = [math.sqrt(spread.squared_reach(1 - level)) for level in (0.2, 0.05, 0.0125, 0.001)]
     assert reaches == sorted(reaches)
     for level, reach in zip((0.2, 0.05, 0.0125, 0.001), reaches, strict=True):
@@ -115,7 +123,7 @@ def test_false_positives_of_normal_means_are_as_frequent_as_the_level_says(freed
     for level in (0.05, 0.0125, 0.001):
         worst = 0.0
         for true in (1, 1.5, 2, 3, 5, 8, 13, 25, 60, 200):
-            spread = Spread(1 + shared, 10**6, true * shown, np.full(len(shown), float(freedom)), 1.0)  # type: ignore[arg-type]
+            spread = VarianceLevels(1 + shared, 10**6, true * shown, np.full(len(shown), float(freedom)), 1.0)  # type: ignore[arg-type]
             reach = np.sqrt(spread.squared_reach(1 - level, normal=True))
             wrong = 2 * stats.norm.sf(reach / math.sqrt(shared + true))
             worst = max(worst, float(np.sum(wrong * weights) / weights.sum()) / level)
@@ -129,20 +137,20 @@ def test_means_that_are_known_by_steps_do_not_agree_exactly() -> None:
         means = 12 * rng.normal(size=(400_000, draws))
         alike = np.mean(np.ptp(np.rint(means), axis=1) == 0)
         true = 12**2 / draws
-        agree = stats.chi2.cdf((draws - 1) * rounding(1, draws - 1) / true, draws - 1)
+        agree = stats.chi2.cdf((draws - 1) * rounding_variance(1, draws - 1) / true, draws - 1)
         assert agree == pytest.approx(alike, rel=0.12)
 
 
 def test_a_level_alone_gives_students_t() -> None:
-    for spread, freedom in ((Spread(0.04, 9), 9), (Spread(0.0, 0, 0.04, 3), 3)):
+    for spread, freedom in ((VarianceLevels(0.04, 9), 9), (VarianceLevels(0.0, 0, 0.04, 3), 3)):
         assert spread.p(0.5) == pytest.approx(2 * stats.t.sf(0.5 / 0.2, freedom))
         assert spread.interval(0, 0.9)[1] == pytest.approx(0.2 * stats.t.ppf(0.95, freedom))
 
 
 def test_joined_variances_have_satterthwaites_freedom() -> None:
-    assert joined([(2.0, 3), (1.0, 5)]) == pytest.approx((3.0, 9 / (4 / 3 + 1 / 5)))
-    assert joined([(0.0, 4), (0.0, 7)]) == (0.0, 7)
-    assert joined([(1.0, 2), (0.0, 0)]) == (1.0, 2)
+    assert sum_variances([(2.0, 3), (1.0, 5)]) == pytest.approx((3.0, 9 / (4 / 3 + 1 / 5)))
+    assert sum_variances([(0.0, 4), (0.0, 7)]) == (0.0, 7)
+    assert sum_variances([(1.0, 2), (0.0, 0)]) == (1.0, 2)
 
 
 @settings(deadline=None, max_examples=60)
@@ -169,8 +177,8 @@ def limits(values: Values, *, shared: bool) -> tuple[float, float]:
     row, text = (index.ravel().tolist() for index in np.indices(values.shape))
     names = [f"{s}/{i if shared else (s, i)}" for s, i in zip(row, text, strict=True)]
     zeros = [0] * values.size
-    part = Part(1, "t", "a", values.ravel().tolist(), names, row, zeros, zeros)
-    found = combine([part], n=values.size, bound=None, shares=True)
+    part = WeightedCell(1, "t", "a", values.ravel().tolist(), names, row, zeros, zeros)
+    found = combine_cells([part], n=values.size, bound=None, shares=True)
     assert found.low is not None and found.high is not None
     return found.low, found.high
 
@@ -255,14 +263,14 @@ def test_rates_near_0_are_covered_where_seeds_vary() -> None:
 
 
 def test_the_power_of_means_is_the_noncentral_ts() -> None:
-    for spread in (Spread(0.01, 12), Spread(0.0, 0, 0.01, 12)):
+    for spread in (VarianceLevels(0.01, 12), VarianceLevels(0.0, 0, 0.01, 12)):
         found = spread.smallest() / 0.1
         assert stats.nct.sf(stats.t.ppf(0.975, 12), 12, found) == pytest.approx(POWER, abs=0.003)
 
 
 def test_the_power_of_two_levels_is_that_of_draws() -> None:
     """Simulated: a text's part that is known, and four draws' part that is estimated anew each time."""
-    spread, rng = Spread(0.002, 1e6, 0.004, 3, 0.001), np.random.default_rng(0)
+    spread, rng = VarianceLevels(0.002, 1e6, 0.004, 3, 0.001), np.random.default_rng(0)
     found = spread.smallest()
     differing = spread.draws - spread.noise
     draws = spread.draws * rng.chisquare(3, 20_000) / 3
@@ -272,12 +280,12 @@ def test_the_power_of_two_levels_is_that_of_draws() -> None:
 
 
 def test_the_power_of_shares_is_in_whole_texts_and_no_more_than_texts_alone_give() -> None:
-    spread = Spread(0.3 / 40, 39, 0.001, 2, 0.0005)
+    spread = VarianceLevels(0.3 / 40, 39, 0.001, 2, 0.0005)
     found = smallest_share(spread, (0.3, 0.15, 0.15), 40)
-    alone = smallest_share(Spread(0.3 / 40, 39), (0.3, 0.15, 0.15), 40)
+    alone = smallest_share(VarianceLevels(0.3 / 40, 39), (0.3, 0.15, 0.15), 40)
     assert found is not None and alone is not None
     assert found * 40 == pytest.approx(round(found * 40)) and found >= alone
-    assert smallest_share(Spread(0.0, 39, 0.2, 1, 0.0), (0.3, 0.15, 0.15), 40) is None
+    assert smallest_share(VarianceLevels(0.0, 39, 0.2, 1, 0.0), (0.3, 0.15, 0.15), 40) is None
 
 
 def test_what_could_show_is_computed_when_it_is_asked_for() -> None:
@@ -287,9 +295,9 @@ def test_what_could_show_is_computed_when_it_is_asked_for() -> None:
         asked.append(1)
         return 0.2
 
-    found = Difference(0.1, 10, shows=shows)
+    found = DifferenceEstimate(0.1, 10, shows=shows)
     assert not asked and found.smallest == found.smallest == 0.2 and asked == [1]
-    assert Difference(0.1, 10).smallest is None
+    assert DifferenceEstimate(0.1, 10).smallest is None
 
 
 def test_a_p_value_is_read_off_an_interval() -> None:
@@ -297,5 +305,5 @@ def test_a_p_value_is_read_off_an_interval() -> None:
         reach = float(stats.norm.ppf(0.5 + confidence / 2))
         return 2 - reach, 2 + reach
 
-    assert inverted(limits, 0.0) == pytest.approx(2 * stats.norm.sf(2))
-    assert inverted(limits, 2.0) == pytest.approx(1)
+    assert invert_interval(limits, 0.0) == pytest.approx(2 * stats.norm.sf(2))
+    assert invert_interval(limits, 2.0) == pytest.approx(1)

@@ -14,7 +14,16 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as peer_mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from rbench.score.paired import Difference, PairedSample, compare, holm, mcnemar, newcombe, rounding, spread_of
+from rbench.score.paired import (
+    DifferenceEstimate,
+    PairedSample,
+    compare,
+    correct_by_holm,
+    estimate_levels,
+    mcnemar,
+    newcombe,
+    rounding_variance,
+)
 
 
 def sample(one: list[float], other: list[float], training: list[int] | None = None, **more: list[int]) -> PairedSample:
@@ -116,8 +125,8 @@ def test_an_example_that_all_trainings_attacked_is_one_draw_of_the_part_of_examp
     cube = drawn.differences.reshape(3, 2, 25)
     centred = cube - cube.mean(axis=2, keepdims=True)
     means = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
-    found = spread_of(drawn)
-    assert found.draws == pytest.approx(sum(np.var(one, ddof=1) / 3 + rounding(1 / 50, 2) for one in means))
+    found = estimate_levels(drawn)
+    assert found.draws == pytest.approx(sum(np.var(one, ddof=1) / 3 + rounding_variance(1 / 50, 2) for one in means))
     assert found.texts == pytest.approx(float(np.sum(centred.sum(axis=0) ** 2)) * 25 / 24 / 150**2)
     assert found.text_freedom == 49
     products = [
@@ -145,7 +154,7 @@ def test_examples_that_are_hard_for_one_method_in_every_training_widen_the_inter
 
 def test_three_trainings_count_as_three() -> None:
     drawn = crossed(3, 1, 2000, np.random.default_rng(3), sd=1.0)
-    assert 1.9 < spread_of(drawn).draw_freedom < 5
+    assert 1.9 < estimate_levels(drawn).draw_freedom < 5
     first = drawn.training == 0
     apart = compare(drawn, shares=True)
     one_encoder = compare(
@@ -165,21 +174,23 @@ def test_an_encoder_with_one_training_adds_nothing_of_its_own() -> None:
     drawn = crossed(3, 1, 100, np.random.default_rng(5), sd=0.5)
     fixed = dataclasses.replace(drawn, other=np.tile(drawn.other[:100], 3), other_training=np.zeros(300, int))
     means = drawn.one.reshape(3, 100).mean(axis=1)
-    assert spread_of(fixed).draws == pytest.approx(np.var(means, ddof=1) / 3 + rounding(1 / 100, 2))
+    assert estimate_levels(fixed).draws == pytest.approx(np.var(means, ddof=1) / 3 + rounding_variance(1 / 100, 2))
     assert compare(fixed, shares=True).trainings == (3, 1)
 
 
 def test_seeds_of_fine_tuning_are_the_sample_where_there_is_one_training() -> None:
     drawn = crossed(1, 4, 50, np.random.default_rng(4))
     means = [drawn.differences[drawn.seed == s].mean() for s in range(4)]
-    found, spread = compare(drawn, shares=True), spread_of(drawn)
+    found, spread = compare(drawn, shares=True), estimate_levels(drawn)
     assert (found.trainings, found.seeds) == ((1, 1), 4)
     assert found.value == pytest.approx(np.mean(means))
-    assert (spread.draws, spread.draw_freedom) == pytest.approx((np.var(means, ddof=1) / 4 + rounding(1 / 50, 3), 3))
+    assert (spread.draws, spread.draw_freedom) == pytest.approx(
+        (np.var(means, ddof=1) / 4 + rounding_variance(1 / 50, 3), 3)
+    )
 
 
 def test_no_common_example_gives_no_difference() -> None:
-    assert compare(sample([], []), shares=True) == Difference(None, 0, trainings=(0, 0), seeds=0)
+    assert compare(sample([], []), shares=True) == DifferenceEstimate(None, 0, trainings=(0, 0), seeds=0)
 
 
 def test_one_number_alone_has_no_interval() -> None:
@@ -192,17 +203,22 @@ def test_holm_is_that_of_statsmodels(values: list[float | None]) -> None:
     there = [p for p in values if p is not None]
     with mock.patch("gc.collect"):  # it collects garbage each time, for half a second here
         expected = multipletests(there, method="holm")[1].tolist() if there else []
-    found = holm(values)
+    found = correct_by_holm(values)
     assert [p for p in found if p is not None] == pytest.approx(expected)
     assert [p is None for p in found] == [p is None for p in values]
 
 
 def test_holm_by_hand() -> None:
-    assert holm([0.01, None, 0.04, 0.03]) == [pytest.approx(0.03), None, pytest.approx(0.06), pytest.approx(0.06)]
-    assert holm([None]) == [None]
+    assert correct_by_holm([0.01, None, 0.04, 0.03]) == [
+        pytest.approx(0.03),
+        None,
+        pytest.approx(0.06),
+        pytest.approx(0.06),
+    ]
+    assert correct_by_holm([None]) == [None]
 
 
-def width(found: Difference) -> float:
+def width(found: DifferenceEstimate) -> float:
     assert found.low is not None and found.high is not None
     assert not math.isnan(found.low)
     return found.high - found.low
@@ -213,7 +229,7 @@ def test_two_seeds_that_agree_by_chance_are_judged_by_their_examples() -> None:
     one = [1.0] * 10 + [0.0] * 10
     other = [0.0] + [1.0] * 9 + [0.0] * 10  # one of 20 fell with one victim alone, at both seeds
     drawn = sample(one * 2, other * 2, seed=[0] * 20 + [1] * 20, example=list(range(40)))
-    assert spread_of(drawn).draws == pytest.approx(rounding(1 / 20, 1))
+    assert estimate_levels(drawn).draws == pytest.approx(rounding_variance(1 / 20, 1))
     found = compare(drawn, shares=True)
     assert (found.value, found.n, found.seeds) == (-0.05, 40, 2)
     # Within a seed 19 of 20 draws are free.
@@ -291,10 +307,10 @@ def test_texts_that_seeds_of_several_trainings_share_count_once(shared: bool, si
 def test_texts_that_no_two_seeds_share_are_noise_of_the_seeds() -> None:
     drawn = crossed(1, 3, 30, np.random.default_rng(7))
     apart = dataclasses.replace(drawn, text=drawn.example)
-    assert spread_of(apart) == spread_of(drawn)
-    assert spread_of(apart).noise == pytest.approx(spread_of(apart).texts)
-    same = spread_of(dataclasses.replace(drawn, text=np.tile(np.arange(30), 3)))
-    assert same.draws == spread_of(drawn).draws and same.noise <= same.texts
+    assert estimate_levels(apart) == estimate_levels(drawn)
+    assert estimate_levels(apart).noise == pytest.approx(estimate_levels(apart).texts)
+    same = estimate_levels(dataclasses.replace(drawn, text=np.tile(np.arange(30), 3)))
+    assert same.draws == estimate_levels(drawn).draws and same.noise <= same.texts
 
 
 def test_so_few_seeds_that_no_share_differs_enough_show_no_difference() -> None:
@@ -311,9 +327,9 @@ def test_so_few_seeds_that_no_share_differs_enough_show_no_difference() -> None:
 def test_a_text_that_several_seeds_attacked_is_one_draw_of_the_part_of_texts() -> None:
     """Both encoders' trainings have Welch's freedom, and 25 texts that two seeds share have 24."""
     drawn = crossed(3, 2, 25, np.random.default_rng(3), sd=0.1)
-    shared = spread_of(dataclasses.replace(drawn, text=drawn.example % 25))
+    shared = estimate_levels(dataclasses.replace(drawn, text=drawn.example % 25))
     sides = [values.reshape(3, -1).mean(axis=1) for values in (drawn.one, drawn.other)]
-    trained = [float(np.var(means, ddof=1)) / 3 + rounding(1 / 50, 2) for means in sides]
+    trained = [float(np.var(means, ddof=1)) / 3 + rounding_variance(1 / 50, 2) for means in sides]
     assert shared.draw_freedom == pytest.approx(sum(trained) ** 2 / sum(part**2 / 2 for part in trained))
     assert shared.text_freedom == 24
 

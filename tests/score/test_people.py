@@ -11,8 +11,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from rbench.score.nested_intervals import Spread
-from rbench.score.people import Between, accepted_limits, alpha, between, between_sums, product_limits, widened
+from rbench.score.nested_intervals import VarianceLevels
+from rbench.score.people import (
+    RaterVariance,
+    accepted_limits,
+    estimate_rater_variance,
+    krippendorff_alpha,
+    product_limits,
+    rater_variance_of_sums,
+    widen_by_raters,
+)
 from rbench.score.statistics import wilson
 
 Values = NDArray[np.float64]
@@ -38,7 +46,7 @@ def simulated(
         row[drawn] += rate * n / len(drawn) * (said - said.mean())
     shares = answers.mean(axis=0)
     own = product_limits((fell.sum(), n), shares.mean(), accepted_limits(shares, raters))
-    return rate * shares.mean(), widened(rate * shares.mean(), own, between(by_rater))
+    return rate * shares.mean(), widen_by_raters(rate * shares.mean(), own, estimate_rater_variance(by_rater))
 
 
 @pytest.mark.parametrize("raters", [2, 3, 5])
@@ -58,19 +66,21 @@ def test_the_interval_covers_what_all_raters_of_that_kind_would_say(
 def test_raters_who_agree_add_nothing_and_raters_who_differ_widen() -> None:
     rng = np.random.default_rng(1)
     texts = rng.random(80)
-    assert between(np.stack([texts, texts, texts])) == Between()
-    assert between(texts[None]) == Between(), "one rater tells nothing of others"
-    apart = between(np.stack([texts, texts - 0.3, texts + 0.3]))
+    assert estimate_rater_variance(np.stack([texts, texts, texts])) == RaterVariance()
+    assert estimate_rater_variance(texts[None]) == RaterVariance(), "one rater tells nothing of others"
+    apart = estimate_rater_variance(np.stack([texts, texts - 0.3, texts + 0.3]))
     assert apart.freedom == 2 and apart.variance == pytest.approx(0.3**2 / 3, rel=0.05)
-    low, high = widened(0.5, (0.4, 0.6), apart)
+    low, high = widen_by_raters(0.5, (0.4, 0.6), apart)
     assert low == 0.0 and high == 1.0, "within bounds"
-    assert widened(0.5, (0.4, 0.7), Between()) == pytest.approx((0.4, 0.7))
+    assert widen_by_raters(0.5, (0.4, 0.7), RaterVariance()) == pytest.approx((0.4, 0.7))
 
 
 def test_noise_of_raters_alone_is_mostly_not_taken_for_a_difference_between_them() -> None:
     rng = np.random.default_rng(2)
     of_texts = 1.96**2 * 0.21 / 500
-    found = [between((rng.random((5, 100)) < 0.7).astype(float)).squared_reach(of_texts) for _ in range(200)]
+    found = [
+        estimate_rater_variance((rng.random((5, 100)) < 0.7).astype(float)).squared_reach(of_texts) for _ in range(200)
+    ]
     assert 0.5 < np.mean([reach == 0 for reach in found]) < 0.9
 
 
@@ -115,12 +125,12 @@ def test_alpha_is_krippendorffs(scale: bool) -> None:
         for rater in range(4)
         if rng.random() < 0.8
     ]
-    assert alpha(answers, scale=scale) == pytest.approx(by_hand(answers, scale=scale))
+    assert krippendorff_alpha(answers, scale=scale) == pytest.approx(by_hand(answers, scale=scale))
 
 
 def test_alpha_is_not_defined_where_nothing_can_differ() -> None:
-    assert alpha([]) is None and alpha([(1, "a", 1), (1, "b", 2)]) is None
-    assert alpha([(1, "a", 1), (2, "a", 1), (1, "b", 1), (2, "b", 1)]) is None
+    assert krippendorff_alpha([]) is None and krippendorff_alpha([(1, "a", 1), (1, "b", 2)]) is None
+    assert krippendorff_alpha([(1, "a", 1), (2, "a", 1), (1, "b", 1), (2, "b", 1)]) is None
 
 
 def test_people_who_judged_both_sides_cancel_and_others_add_up() -> None:
@@ -128,17 +138,17 @@ def test_people_who_judged_both_sides_cancel_and_others_add_up() -> None:
     texts, leaning = np.arange(100), {"a": -0.2, "b": 0.0, "c": 0.2}
     own = {who: (rng.random(100) + shift) / 100 for who, shift in leaning.items()}
     against = {who: -(rng.random(100) + shift) / 100 for who, shift in leaning.items()}
-    assert between_sums([(own, texts), (against, texts)]).variance < 1e-3
-    alone = between_sums([(own, texts)])
+    assert rater_variance_of_sums([(own, texts), (against, texts)]).variance < 1e-3
+    alone = rater_variance_of_sums([(own, texts)])
     assert alone.variance == pytest.approx(0.2**2 / 3, rel=0.2) and alone.freedom == 2
     others = {f"other {who}": values for who, values in against.items()}
-    both = between_sums([(own, texts), (others, texts)])
+    both = rater_variance_of_sums([(own, texts), (others, texts)])
     assert both.variance == pytest.approx(2 * alone.variance, rel=0.3) and both.freedom > 2.5
-    assert between_sums([({"a": own["a"]}, texts)]) == Between(), "one rater tells nothing of others"
+    assert rater_variance_of_sums([({"a": own["a"]}, texts)]) == RaterVariance(), "one rater tells nothing of others"
 
 
 def test_raters_are_a_level_of_a_spread_with_an_interval_a_p_value_and_a_power() -> None:
-    texts = Spread(0.0004, 99.0)
+    texts = VarianceLevels(0.0004, 99.0)
     with_raters = texts._replace(raters=0.0009, rater_freedom=2.0)
     low, high = with_raters.interval(0.0, 0.95)
     expected = math.sqrt(0.0004 * stats.t.ppf(0.975, 99) ** 2 + 0.0009 * stats.t.ppf(0.975, 2) ** 2)

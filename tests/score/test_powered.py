@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks import powered as simulated
 from rbench.score.people import accepted_limits
-from rbench.score.powered import Powered, error_of, powered, powered_limits, reach_added
+from rbench.score.powered import PoweredEstimate, added_reach, estimate_limits, estimate_with_proxy, measure_proxy_error
 from tests.recipes.world import ROOT
 
 Values = NDArray[np.float64]
@@ -22,7 +22,7 @@ PACKAGE = json.loads((ROOT / "benchmarks" / "results" / "powered_package.json").
 def test_estimate_and_error_are_those_of_ppi_python(row: dict[str, float]) -> None:
     """Its numbers were stored once: it brings numba. The same draws are made again here."""
     shares, proxies, rest = simulated.drawn(int(row["seed"]))
-    found = powered(shares, proxies, rest)
+    found = estimate_with_proxy(shares, proxies, rest)
     assert found.mean == pytest.approx(row["their_mean_at_this_weight"], abs=1e-12)
     if found.weight:
         assert found.mean == pytest.approx(row["their_mean"], abs=1e-12), "the weight is theirs, too"
@@ -66,33 +66,33 @@ def test_a_proxy_does_not_count_where_its_weight_cannot_be_told() -> None:
     rng = np.random.default_rng(0)
     shares: Callable[[int], Values] = lambda n: (rng.random(n) < 0.5).astype(np.float64)  # noqa: E731
     few = shares(8)
-    assert powered(few, few, shares(100)) == Powered(few.mean(), 0.0, few.var(ddof=1) / 8, 1.0)
+    assert estimate_with_proxy(few, few, shares(100)) == PoweredEstimate(few.mean(), 0.0, few.var(ddof=1) / 8, 1.0)
     many = shares(60)
-    assert powered(many, many, np.array([])).weight == 0, "all were judged"
-    assert powered(np.ones(60), shares(60), shares(100)).weight == 0
-    assert powered(many, np.ones(60), np.ones(100)).weight == 0
-    assert powered_limits(powered(many, np.ones(60), np.ones(100)), many, 1) == accepted_limits(many, 1)
+    assert estimate_with_proxy(many, many, np.array([])).weight == 0, "all were judged"
+    assert estimate_with_proxy(np.ones(60), shares(60), shares(100)).weight == 0
+    assert estimate_with_proxy(many, np.ones(60), np.ones(100)).weight == 0
+    assert estimate_limits(estimate_with_proxy(many, np.ones(60), np.ones(100)), many, 1) == accepted_limits(many, 1)
 
 
 def test_a_proxy_that_is_right_gives_nearly_what_judging_all_would() -> None:
     rng = np.random.default_rng(1)
     true = (rng.random(500) < 0.6).astype(np.float64)
-    found = powered(true[:50], true[:50], true[50:])
+    found = estimate_with_proxy(true[:50], true[:50], true[50:])
     assert found.mean == pytest.approx(true.mean(), abs=0.02) and found.weight > 0.85
-    low, high = powered_limits(found, true[:50], 1)
+    low, high = estimate_limits(found, true[:50], 1)
     all_low, all_high = accepted_limits(true, 1)
     assert all_high - all_low < high - low < 1.3 * (all_high - all_low)
 
 
 def test_the_error_of_a_proxy_is_that_on_judged_texts() -> None:
     shares, proxies = np.array([1.0, 2 / 3, 1 / 3, 0.0]), np.array([0.9, 0.3, 0.3, 0.2])
-    found = error_of(shares, proxies)
+    found = measure_proxy_error(shares, proxies)
     assert found.n == 4 and found.bias == pytest.approx((proxies - shares).mean())
-    assert found.off == pytest.approx(np.abs(proxies - shares).mean()) and found.auc == pytest.approx(3.5 / 4)
-    assert error_of(np.ones(3), np.zeros(3)).auc is None
+    assert found.distance == pytest.approx(np.abs(proxies - shares).mean()) and found.auc == pytest.approx(3.5 / 4)
+    assert measure_proxy_error(np.ones(3), np.zeros(3)).auc is None
 
 
 def test_what_seeds_add_to_one_interval_is_what_they_add_to_the_other() -> None:
-    down, up = reach_added((0.2, 0.9), (0.3, 0.8), 0.5)
+    down, up = added_reach((0.2, 0.9), (0.3, 0.8), 0.5)
     assert down == pytest.approx(np.sqrt(0.3**2 - 0.2**2)) and up == pytest.approx(np.sqrt(0.4**2 - 0.3**2))
-    assert reach_added((0.4, 0.6), (0.3, 0.8), 0.5) == (0.0, 0.0)
+    assert added_reach((0.4, 0.6), (0.3, 0.8), 0.5) == (0.0, 0.0)

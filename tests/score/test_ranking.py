@@ -24,7 +24,7 @@ def test_ranks_and_ndcg_are_those_of_trec_eval_with_ties(ids: list[str], k: int,
     # A query and documents in the plane whose products are these numbers.
     corpus = np.array([(number / 2, 0.0) for number in numbers], dtype=np.float32)
     query = np.array([(1.0, 0.0)], dtype=np.float32)
-    found = index.top(query, corpus, len(ids), [None])
+    found = index.rank_documents(query, corpus, len(ids), [None])
     run = {"q": {ids[place]: float(score) for place, score in zip(found.places[0], found.scores[0], strict=True)}}
     scores = ranking_scores(run, {"q": grades}, ["q"], k)
 
@@ -37,12 +37,12 @@ def test_ranks_and_ndcg_are_those_of_trec_eval_with_ties(ids: list[str], k: int,
 
     # What attacks compute of a query, without trec_eval.
     places = np.array([ids.index(name) for name in grades])
-    ranks = index.ranks(index.scores(query, corpus, [None]), places)
+    ranks = index.compute_ranks(index.score_documents(query, corpus, [None]), places)
     assert ranks.min() == first
     assert [ids[place] for place in found.places[0]] == [
         name for _, name in sorted(zip(numbers, ids, strict=True), key=lambda one: (-one[0], ids.index(one[1])))
     ]
-    ours = index.ndcg(ranks, np.array([*grades.values()], dtype=float), k)
+    ours = index.compute_ndcg(ranks, np.array([*grades.values()], dtype=float), k)
     assert ours[0] == pytest.approx(wanted[f"ndcg_cut_{k}"], abs=1e-12)
 
 
@@ -50,17 +50,17 @@ def test_the_best_ranking_has_the_ndcg_1_in_whatever_order_its_documents_are_nam
     rng = np.random.default_rng(1)
     for n in range(1, 40):
         ranks = rng.permutation(n)[None] + 1
-        assert 1 - 1e-12 < index.ndcg(ranks, np.ones(n), 10)[0] <= 1
+        assert 1 - 1e-12 < index.compute_ndcg(ranks, np.ones(n), 10)[0] <= 1
 
 
 def test_the_first_documents_are_the_same_whatever_fits_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    corpus, queries = (index.unit(rng.integers(-2, 3, (n, 5))) for n in (501, 40))
+    corpus, queries = (index.to_unit_length(rng.integers(-2, 3, (n, 5))) for n in (501, 40))
     left_out = [i if i % 3 else None for i in range(40)]
-    whole = index.top(queries, corpus, 20, left_out)
+    whole = index.rank_documents(queries, corpus, 20, left_out)
     monkeypatch.setattr(index, "PIECE", 7)
-    monkeypatch.setattr(index, "SCORES", 600)
-    pieces = index.top(queries, corpus, 20, left_out)
+    monkeypatch.setattr(index, "MAX_SCORES", 600)
+    pieces = index.rank_documents(queries, corpus, 20, left_out)
     assert (pieces.places == whole.places).all() and (pieces.scores == whole.scores).all()
     wide = (queries.astype(float) @ corpus.astype(float).T).astype(np.float32)
     for i, own in enumerate(left_out):

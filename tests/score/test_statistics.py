@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from rbench.score import Sample, spread, wilson
+from rbench.score import Sample, standard_deviation, wilson
 
 numbers = st.lists(st.floats(-1e6, 1e6), max_size=30)
 
@@ -61,5 +61,5 @@ def test_pooling_adds_the_counts_of_seeds(samples: list[list[float]]) -> None:
 
 
 def test_spread_is_the_sample_deviation_of_what_is_there() -> None:
-    assert spread([]) is spread([0.5]) is spread([0.5, None]) is None
-    assert spread([0.4, None, 0.6]) == pytest.approx(math.sqrt(0.02))
+    assert standard_deviation([]) is standard_deviation([0.5]) is standard_deviation([0.5, None]) is None
+    assert standard_deviation([0.4, None, 0.6]) == pytest.approx(math.sqrt(0.02))

@@ -13,7 +13,7 @@ import pytest
 from rbench import api
 from rbench.plan.prepare import Options
 from rbench.schema import Job
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 N = 12
 SUITE = f"""\
@@ -66,8 +66,8 @@ class World:
         return self.options.out
 
     @property
-    def store(self) -> Store:
-        return Store(self.root)
+    def store(self) -> RunStore:
+        return RunStore(self.root)
 
     def job(self, end: str) -> Job:
         """The one job whose name has `end` in it."""

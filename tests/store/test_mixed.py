@@ -15,13 +15,13 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.execution import weights
 from rbench.schema import Job
-from rbench.store.job_status import standing
+from rbench.store.job_status import load_statuses
 from rbench.store.multi_run import check_inputs
 from rbench.store.verify import verify
 from rbench.store.weights import WeightCache, weights_hash
 from rbench.store.weights.cache import MANIFEST, write_manifest
 from tests.store.conftest import World
-from tests.store.test_runs import CONTRAST, PWWS, RANDOM
+from tests.store.damage import CONTRAST, PWWS, RANDOM
 from tests.stored import rewrite
 
 VICTIM, ENCODER = "finetune/", "pretrain/"
@@ -193,17 +193,18 @@ def test_a_mixed_run_is_damaged_for_all_who_read_it(world: World, tmp_path: Path
     assert f"{job.name} stands on other weights of {world.job(VICTIM).name} (000000000000)" in finding.text
     assert f"Delete the folder {world.store.folder(job)}" in finding.text and "--fresh" in finding.text
     plan = world.store.plan()
-    assert plan is not None and job.key not in standing(world.store, plan).done
+    assert plan is not None and job.key not in load_statuses(world.store, plan).done
     assert "1 of 2 attack jobs damaged: toy/mini-sentiment/clean/pwws/seed0" in world.table()
-    with pytest.raises(StoreError, match="pwws/seed0 stands on other weights"):
+    with pytest.raises(StoreError):
         api.write_baseline([world.root], tmp_path / "base.json")
-    with pytest.raises(StoreError, match="stands on other weights"):
+    assert not (tmp_path / "base.json").exists()
+    with pytest.raises(StoreError):
         check_inputs([world.store])
 
 
 def test_a_mixed_run_is_refused_until_what_is_mixed_is_deleted(world: World, whole: World) -> None:
     other_weights(world, PWWS)
-    with pytest.raises(StoreError, match=r"stands on other weights.*Delete the folder"):
+    with pytest.raises(StoreError):
         world.run()
     without(world, PWWS)
     _, told = world.run()

@@ -12,22 +12,22 @@ import pytest
 
 from rbench import api
 from rbench.schema import AttackJob, Job
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.runs.files import unseal
 from rbench.store.verify import verify
 from tests import reference
 from tests.store.conftest import World
-from tests.store.test_runs import PWWS
+from tests.store.damage import PWWS
 from tests.stored import rewrite
 
 FIELDS = ("value", "n", "low", "high", "sd", "units")
 
 
-def first(run: str, of: str, **wanted: str) -> Callable[[Path], tuple[Store, Job]]:
+def first(run: str, of: str, **wanted: str) -> Callable[[Path], tuple[RunStore, Job]]:
     """Copies the first job of a kind out of a committed RUN, as a RUN of its own."""
 
-    def copy(root: Path) -> tuple[Store, Job]:
-        source, store = Store(reference.unpacked(run, root.with_name(f"{root.name}-whole"))), Store(root)
+    def copy(root: Path) -> tuple[RunStore, Job]:
+        source, store = RunStore(reference.unpacked(run, root.with_name(f"{root.name}-whole"))), RunStore(root)
         plan = source.plan()
         assert plan is not None
         job = next(
@@ -77,7 +77,7 @@ def changes(record: dict[str, Any], each: bool) -> Iterator[tuple[str, Callable[
             yield "twice", lambda changed, score=score: changed["scores"].append({**score, "name": "twice"})
 
 
-def refuted(store: Store, job: Job, change: Callable[[dict[str, Any]], Any]) -> str:
+def refuted(store: RunStore, job: Job, change: Callable[[dict[str, Any]], Any]) -> str:
     """What `verify` says of a record after a change, which is then taken back."""
     path = store.folder(job) / "record.json"
     whole = path.read_bytes()
@@ -91,7 +91,7 @@ def refuted(store: Store, job: Job, change: Callable[[dict[str, Any]], Any]) -> 
 @pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["some", "each"])
 @pytest.mark.parametrize("copied", JOBS.values(), ids=list(JOBS))
 def test_every_stored_score_is_compared_with_the_lines(
-    tmp_path: Path, copied: Callable[[Path], tuple[Store, Job]], each: bool
+    tmp_path: Path, copied: Callable[[Path], tuple[RunStore, Job]], each: bool
 ) -> None:
     store, job = copied(tmp_path / "run")
     assert not verify(store.root).findings
@@ -107,7 +107,7 @@ def test_every_stored_score_is_compared_with_the_lines(
 def test_the_oracle_valid_rate_is_compared_with_the_outcomes(whole: World, tmp_path: Path) -> None:
     """It is read from the score, not from a count."""
     shutil.copytree(whole.root, tmp_path / "run")
-    store, job = Store(tmp_path / "run"), whole.job(PWWS)
+    store, job = RunStore(tmp_path / "run"), whole.job(PWWS)
     record = store.record(job)
     assert record is not None
     (rate,) = (score for score in record.scores if score.name == "oracle_asr")
@@ -126,7 +126,7 @@ def test_a_rate_that_was_changed_on_the_disk_is_in_no_table(whole: World, tmp_pa
     Without a new checksum, as a fault of a disk or an editor leaves it.
     """
     shutil.copytree(whole.root, tmp_path / "run")
-    store, job = Store(tmp_path / "run"), whole.job(PWWS)
+    store, job = RunStore(tmp_path / "run"), whole.job(PWWS)
     path = store.folder(job) / "record.json"
     record = json.loads(path.read_bytes())
     (rate,) = (score for score in record["scores"] if score["name"] == "oracle_asr")
@@ -137,7 +137,7 @@ def test_a_rate_that_was_changed_on_the_disk_is_in_no_table(whole: World, tmp_pa
 
 @pytest.mark.parametrize("copied", JOBS.values(), ids=list(JOBS))
 def test_every_count_that_follows_from_the_lines_is_compared(
-    tmp_path: Path, copied: Callable[[Path], tuple[Store, Job]]
+    tmp_path: Path, copied: Callable[[Path], tuple[RunStore, Job]]
 ) -> None:
     store, job = copied(tmp_path / "run")
     record = store.record(job)
@@ -166,7 +166,7 @@ def test_rows_of_a_measure_are_counted(tmp_path: Path) -> None:
 
 def test_the_health_of_a_victim_follows_from_its_accuracy(whole: World, tmp_path: Path) -> None:
     shutil.copytree(whole.root, tmp_path / "run")
-    store, job = Store(tmp_path / "run"), whole.job("finetune/")
+    store, job = RunStore(tmp_path / "run"), whole.job("finetune/")
     assert not verify(store.root).damaged
 
     def other(changed: dict[str, Any]) -> None:

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.system.changes import changes, marked
+from rbench.system.changes import iter_changes, mark_changes
 
 texts = st.lists(st.sampled_from(["a", "good", "fine", "film", " ", "  ", "\n", "[x]", "é"]), max_size=12).map("".join)
 
 
 @given(texts, texts)
 def test_both_texts_can_be_read_off_their_changes(original: str, perturbed: str) -> None:
-    pairs = list(changes(original, perturbed))
+    pairs = list(iter_changes(original, perturbed))
     assert "".join(old for old, _ in pairs) == original
     assert "".join(new for _, new in pairs) == perturbed
 
 
 @given(texts)
 def test_the_same_text_has_no_marks(text: str) -> None:
-    assert marked(text, text) == text
+    assert mark_changes(text, text) == text
 
 
 @pytest.mark.parametrize(
@@ -33,12 +33,14 @@ def test_the_same_text_has_no_marks(text: str) -> None:
     ],
 )
 def test_marks_stand_where_words_changed(original: str, perturbed: str, shown: str) -> None:
-    assert marked(original, perturbed) == shown
+    assert mark_changes(original, perturbed) == shown
 
 
 def test_a_long_text_of_one_word_is_compared_at_once() -> None:
     """Its words match each other everywhere, so looking for the longest common part would take minutes."""
     long = "word " * 20_000
-    assert list(changes(long, long.replace("word", "ward", 1)))[:2] == [("word", "ward"), (long[4:], long[4:])]
-    assert list(changes(long, f"{long}indeed"))[-1] == ("", "indeed")
-    assert list(changes(long, f"so {long}"))[-1] == ("", "so ") or marked(long, f"so {long}").count("[[") == 2
+    assert list(iter_changes(long, long.replace("word", "ward", 1)))[:2] == [("word", "ward"), (long[4:], long[4:])]
+    assert list(iter_changes(long, f"{long}indeed"))[-1] == ("", "indeed")
+    assert (
+        list(iter_changes(long, f"so {long}"))[-1] == ("", "so ") or mark_changes(long, f"so {long}").count("[[") == 2
+    )

@@ -63,7 +63,7 @@ def reads(path: Path, times: int, part: str = "") -> int:
         return "hash"
 
     for _ in range(times):
-        assert digests.remembered([path], part, read) == "hash"
+        assert digests.remember_hash([path], part, read) == "hash"
     return count
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_remembered(tmp_path: Path, 
         there.write_bytes(b"longer")
         return "of neither"
 
-    digests.remembered([there], "", read)
+    digests.remember_hash([there], "", read)
     there.write_bytes(b"one")
     assert digests.of_file(there) == sha(b"one")
 
@@ -105,48 +105,48 @@ def test_a_file_with_any_changed_attribute_is_read_again(
 def test_files_are_told_by_names_and_contents_and_not_by_folders(tmp_path: Path) -> None:
     files = [file(tmp_path / "b", b"two"), file(tmp_path / "a", b"one")]
     expected = sha(f"b\0{sha(b'two')}\na\0{sha(b'one')}\n".encode())
-    assert digests.of_files(files) == expected
+    assert digests.hash_files(files) == expected
     (tmp_path / "elsewhere").mkdir()
-    assert digests.of_files([Path(shutil.copy(f, tmp_path / "elsewhere")) for f in files]) == expected
+    assert digests.hash_files([Path(shutil.copy(f, tmp_path / "elsewhere")) for f in files]) == expected
 
 
 def test_a_folder_is_all_that_is_in_it(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "below").mkdir(parents=True)
     file(folder / "z", b"one"), file(folder / "below" / "a", b"two")
-    first = digests.of_folder(folder)
+    first = digests.hash_folder(folder)
     assert first == sha(f"below/a\0{sha(b'two')}\nz\0{sha(b'one')}\n".encode())
     file(folder / "below" / "a", b"three")
-    second = digests.of_folder(folder)
+    second = digests.hash_folder(folder)
     (folder / "below" / "a").rename(folder / "a")
-    third = digests.of_folder(folder)
+    third = digests.hash_folder(folder)
     file(folder / "more", b"")
-    assert len({first, second, third, digests.of_folder(folder)}) == 4
+    assert len({first, second, third, digests.hash_folder(folder)}) == 4
 
 
 def test_what_was_hashed_is_known_to_be_untouched_or_not(tmp_path: Path, settled: None) -> None:
     there, gone = file(tmp_path / "there", b"one"), file(tmp_path / "gone", b"two")
-    with digests.noted() as files:
-        digests.of_files([there, gone])
+    with digests.note_hashed_files() as files:
+        digests.hash_files([there, gone])
     digests.of_file(file(tmp_path / "later", b"three"))
-    assert set(files) == {there, gone} and not digests.touched(files)
+    assert set(files) == {there, gone} and not digests.any_touched(files)
     file(tmp_path / "other", b"six", dated=there).replace(there)
-    assert digests.touched(files)
-    with digests.noted() as again:
-        digests.of_files([there, gone])
-    assert not digests.touched(again)
+    assert digests.any_touched(files)
+    with digests.note_hashed_files() as again:
+        digests.hash_files([there, gone])
+    assert not digests.any_touched(again)
     gone.unlink()
-    assert digests.touched(again)
+    assert digests.any_touched(again)
 
 
 def test_a_file_that_just_changed_may_have_been_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digests, "SETTLED", 10**18)
-    with digests.noted() as files:
+    with digests.note_hashed_files() as files:
         digests.of_file(file(tmp_path / "there", b"one"))
-    assert digests.touched(files)
+    assert digests.any_touched(files)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError):
         digests.of_file(tmp_path / "pipe")

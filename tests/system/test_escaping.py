@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.system.console import cell, harmless
+from rbench.system.console import csv_cell, harmless
 
 
 @given(st.text(st.characters(codec=None)))
@@ -42,9 +42,9 @@ def test_json_stays_json_with_the_same_content() -> None:
     "text", ["=1+1", "+cmd", "-cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "\r=1", "-", "--3", "\uff1d1"]
 )
 def test_no_cell_is_a_formula(text: str) -> None:
-    assert cell(text) == f"'{text}"
+    assert csv_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("value", [-3.2, -3, None, True, "-3.2", "+4", "-1e-05", "-inf", "a=b", "", "'=1", "a film"])
 def test_numbers_and_plain_text_stay(value: object) -> None:
-    assert cell(value) is value
+    assert csv_cell(value) is value

@@ -43,10 +43,10 @@ def test_a_batch_is_what_the_suite_says(seen: int, tmp_path: Path) -> None:
         checkpoints=None,
         out=tmp_path,
         seed=0,
-        reports=loop.Reports((), tmp_path),
+        reports=loop.TrackerOutput((), tmp_path),
     )
     for found in (
-        _tuning._arguments(tmp_path, context, 0, "last", "accuracy"),
-        loop._arguments(64, False, run),
+        _tuning._trainer_arguments(tmp_path, context, 0, "last", "accuracy"),
+        loop._trainer_arguments(64, False, run),
     ):
         assert found.train_batch_size == 32 and found.n_gpu == min(1, seen)

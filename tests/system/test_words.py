@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.system.words import letters, terms, words
+from rbench.system.words import fold_letters, index_terms, word_spans
 from tests.scripts import SCRIPTS, SPACED, UNSPACED, text_of, words_of
 
 
@@ -31,7 +31,7 @@ from tests.scripts import SCRIPTS, SPACED, UNSPACED, text_of, words_of
     ],
 )
 def test_words_are_those_between_unicodes_boundaries_that_have_a_letter_or_a_digit(text: str, found: str) -> None:
-    assert [text[start:end] for start, end in words(text)] == found.split()
+    assert [text[start:end] for start, end in word_spans(text)] == found.split()
 
 
 @pytest.mark.parametrize("script", SPACED)
@@ -39,8 +39,8 @@ def test_words_are_those_between_unicodes_boundaries_that_have_a_letter_or_a_dig
 def test_where_spaces_part_words_they_are_what_stands_between_spaces(script: str, form: str) -> None:
     for own in words_of(script)[::9]:
         text = unicodedata.normalize(form, text_of(script, own))  # type: ignore[arg-type]
-        assert [text[start:end] for start, end in words(text)] == text.split()
-        assert [unicodedata.normalize("NFC", one) for one in terms(text)] == terms(" ".join(own))
+        assert [text[start:end] for start, end in word_spans(text)] == text.split()
+        assert [unicodedata.normalize("NFC", one) for one in index_terms(text)] == index_terms(" ".join(own))
 
 
 @pytest.mark.parametrize("script", UNSPACED)
@@ -48,23 +48,23 @@ def test_where_nothing_parts_words_no_word_begins_inside_of_one(script: str) -> 
     for own in words_of(script)[::9]:
         text = text_of(script, own)
         true = {0, *accumulate(map(len, own))}
-        assert words(text) and {end for span in words(text) for end in span} <= true
-        singles = [one for one in terms(text) if one in terms(own[0])]
+        assert word_spans(text) and {end for span in word_spans(text) for end in span} <= true
+        singles = [one for one in index_terms(text) if one in index_terms(own[0])]
         assert singles, "an index finds a word in a text that has it"
 
 
 def test_an_index_has_each_letter_and_each_two_neighbours_of_a_run() -> None:
-    assert terms("我看 Film") == ["我", "看", "我看", "film"]
-    assert terms("นี้ดี") == ["นี้", "ดี", "นี้ดี"], "a letter with its marks"
-    assert terms("ＡＢＣ ﬁlm STRASSE") == ["abc", "film", "strasse"] == terms("abc film straße")
+    assert index_terms("我看 Film") == ["我", "看", "我看", "film"]
+    assert index_terms("นี้ดี") == ["นี้", "ดี", "นี้ดี"], "a letter with its marks"
+    assert index_terms("ＡＢＣ ﬁlm STRASSE") == ["abc", "film", "strasse"] == index_terms("abc film straße")
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_letters_are_the_same_however_a_text_is_stored_and_words_leave_none_out(text: str) -> None:
     forms = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
-    assert letters(forms[0]) == letters(forms[1])
-    assert letters(letters(text)) == letters(text)
-    spans = words(text)
+    assert fold_letters(forms[0]) == fold_letters(forms[1])
+    assert fold_letters(fold_letters(text)) == fold_letters(text)
+    spans = word_spans(text)
     assert all(a < b for a, b in spans) and all(b <= c for (_, b), (c, _) in pairwise(spans))
     outside = "".join(c for i, c in enumerate(text) if not any(a <= i < b for a, b in spans))
     assert not any(c.isalnum() for c in outside), "all letters and digits are in words"
@@ -72,15 +72,15 @@ def test_letters_are_the_same_however_a_text_is_stored_and_words_leave_none_out(
 
 @given(st.text(st.characters(max_codepoint=127), max_size=30))
 def test_of_ascii_letters_are_what_isalnum_says(text: str) -> None:
-    assert letters(text) == "".join(filter(str.isalnum, text.lower()))
+    assert fold_letters(text) == "".join(filter(str.isalnum, text.lower()))
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_texts_that_differ_by_marks_alone_are_different_ones(script: str) -> None:
     every = [text_of(script, own) for own in words_of(script)]
-    assert len({letters(one) for one in every}) == len(every)
+    assert len({fold_letters(one) for one in every}) == len(every)
 
 
 def test_what_shows_nothing_and_marks_of_signs_are_no_letters() -> None:
-    assert letters("gr\u00adeat\u200b ☂\ufe0f!") == letters("GREAT ☂") == "great"
-    assert letters("İSTANBUL") == letters("istanbul")
+    assert fold_letters("gr\u00adeat\u200b ☂\ufe0f!") == fold_letters("GREAT ☂") == "great"
+    assert fold_letters("İSTANBUL") == fold_letters("istanbul")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.system import changes
-from rbench.system.changes import differing, words_changed
+from rbench.system.changes import count_changed_words, differing_blocks
 
 ALPHABET = ["a", "b", "c", "d"]
 few = st.lists(st.sampled_from(ALPHABET), max_size=7)
@@ -74,17 +74,17 @@ def by_definition(old: Sequence[str], new: Sequence[str]) -> int:
     ],
 )  # fmt: skip
 def test_what_a_split_a_join_a_deletion_and_a_replacement_count(original: str, perturbed: str, count: int) -> None:
-    assert words_changed([original.split()], [perturbed.split()]) == count
+    assert count_changed_words([original.split()], [perturbed.split()]) == count
 
 
 @given(few, few)
 def test_it_is_the_fewest_words_that_have_to_be_replaced(old: list[str], new: list[str]) -> None:
-    assert words_changed([old], [new]) == by_definition(old, new)
+    assert count_changed_words([old], [new]) == by_definition(old, new)
 
 
 @given(few, few)
 def test_it_lies_between_the_longest_common_part_and_difflib(old: list[str], new: list[str]) -> None:
-    count = words_changed([old], [new])
+    count = count_changed_words([old], [new])
     assert len(old) - longest(old, new) <= count <= min(len(old), by_difflib(old, new))
 
 
@@ -103,19 +103,19 @@ def test_words_that_an_attack_touched_are_counted_once_each(words: list[str], da
             "join": [f"{word}|{words[place + 1]}"] if place + 1 in places else [f"{word}|"],
             "replace": [word.upper()],
         }[kind]
-    assert words_changed([words], [made]) == len(places) == by_difflib(words, made)
+    assert count_changed_words([words], [made]) == len(places) == by_difflib(words, made)
 
 
 @given(st.lists(st.tuples(few, few), min_size=1, max_size=3))
 def test_each_column_is_compared_with_itself(columns: list[tuple[list[str], list[str]]]) -> None:
     olds, news = [old for old, _ in columns], [new for _, new in columns]
-    assert words_changed(olds, news) == sum(words_changed([old], [new]) for old, new in columns)
-    assert words_changed(olds, news) <= sum(map(len, olds)), "so a share is at most 1"
+    assert count_changed_words(olds, news) == sum(count_changed_words([old], [new]) for old, new in columns)
+    assert count_changed_words(olds, news) <= sum(map(len, olds)), "so a share is at most 1"
 
 
 @given(few, few)
 def test_the_blocks_that_differ_give_one_text_from_the_other(old: list[str], new: list[str]) -> None:
-    blocks = differing(old, new)
+    blocks = differing_blocks(old, new)
     made, at = [], 0
     for i, j, k, m in blocks:
         assert old[i:j] != new[k:m] and (i < j or k < m)
@@ -123,21 +123,21 @@ def test_the_blocks_that_differ_give_one_text_from_the_other(old: list[str], new
         at = j
     assert [*made, *old[at:]] == new
     assert all(one[1] < other[0] or one[3] < other[2] for one, other in pairwise(blocks)), "unchanged words between"
-    assert sum(max(1, j - i) for i, j, _, _ in blocks) >= words_changed([old], [new])
+    assert sum(max(1, j - i) for i, j, _, _ in blocks) >= count_changed_words([old], [new])
 
 
 def test_long_texts_take_no_longer_than_their_changes() -> None:
     words = [f"w{i % 97}" for i in range(20_000)]
     made = [f"{word}x" if i % 200 == 0 else word for i, word in enumerate(words)]
-    assert words_changed([words], [made]) == 100
+    assert count_changed_words([words], [made]) == 100
     made[7:8] = ["s", "plit"]
-    assert words_changed([words], [made]) == 101
+    assert count_changed_words([words], [made]) == 101
 
 
 def test_texts_with_more_changes_than_can_be_told_apart_are_compared_by_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "BOUNDS", (2,))
     old, new = list("abcdefgh"), list("abxxxxgh")
-    assert words_changed([old], [new]) == 4
-    assert differing(old, new) == [(2, 6, 2, 6)]
-    assert words_changed([old], [[*"abxxxx", "gh"]]) == 6, "and counted whole where no place is told"
-    assert differing(old, [*"abxxxx", "gh"]) == [(2, 8, 2, 7)]
+    assert count_changed_words([old], [new]) == 4
+    assert differing_blocks(old, new) == [(2, 6, 2, 6)]
+    assert count_changed_words([old], [[*"abxxxx", "gh"]]) == 6, "and counted whole where no place is told"
+    assert differing_blocks(old, [*"abxxxx", "gh"]) == [(2, 8, 2, 7)]

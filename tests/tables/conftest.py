@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,19 @@ import pytest
 from rbench.schema import (
     AttackJob,
     AttackSpec,
+    Health,
     Job,
     Outcome,
     Plan,
     Provenance,
     Record,
     ResourceSet,
-    Source,
+    ResourceSource,
     Suite,
     TaskSpec,
 )
 from rbench.score import attack_counts, attack_scores
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 
 TASKS = {
     "mr": TaskSpec(name="mr", kind="single", columns=("text",), labels=("neg", "pos"), reference="pang2005seeing"),
@@ -38,10 +39,11 @@ ATTACKS = {
 OTHERS = {"textfooler": AttackSpec(name="textfooler", needs=("word_vectors",))}
 PROFILE = ResourceSet(
     name="local",
-    masked_lm=Source(kind="hf", name="minilm-mlm", revision="abc"),
-    synonyms=Source(kind="wordnet"),
-    pos_tagger=Source(kind="unused"),
+    masked_lm=ResourceSource(kind="hf", name="minilm-mlm", revision="abc"),
+    synonyms=ResourceSource(kind="wordnet"),
+    pos_tagger=ResourceSource(kind="unused"),
 )
+HEALTHY = Health()
 
 
 def make_suite(**changes: object) -> Suite:
@@ -114,7 +116,7 @@ def make_record(job: Job, outcomes: list[Outcome], **provenance: object) -> Reco
     )
 
 
-def finish(store: Store, job: Job, *, texts: bool = False, sealed: bool = False, **provenance: object) -> None:
+def finish(store: RunStore, job: Job, *, texts: bool = False, sealed: bool = False, **provenance: object) -> None:
     """The record of a job that attacked `make_outcomes(job)`.
 
     With `texts` or `sealed` its outcomes too, and their digest in the record.
@@ -130,7 +132,7 @@ def count(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
     calls: Counter[str] = Counter()
 
     def counted(name: str) -> Callable[..., Any]:
-        method = getattr(Store, name)
+        method = getattr(RunStore, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             calls[name] += 1
@@ -139,23 +141,37 @@ def count(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
         return call
 
     for name in names:
-        monkeypatch.setattr(Store, name, counted(name))
+        monkeypatch.setattr(RunStore, name, counted(name))
     return calls
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Store]:
+def make_run(tmp_path: Path) -> Callable[..., RunStore]:
     """make_run(suite, done=predicate on jobs, name=folder) -> Store with a plan and the chosen jobs finished."""
 
     def make(
         suite: Suite | None = None, done: Callable[[Job], bool] = lambda job: True, name: str = "run", **more: Any
-    ) -> Store:
-        store = Store(tmp_path / name)
+    ) -> RunStore:
+        store = RunStore(tmp_path / name)
         plan = make_plan(suite or make_suite())
         store.write_plan(plan)
         for job in plan.jobs:
             if done(job):
                 finish(store, job, **more)
         return store
+
+    return make
+
+
+@pytest.fixture
+def make_flagged_run(tmp_path: Path) -> Callable[..., RunStore]:
+    """make_flagged_run({name of a job: health}, **changes of the suite): a RUN of which all other jobs are healthy."""
+    from tests.tables import flagged_runs  # which imports this module
+
+    def make(
+        health: Mapping[str, Health | None] | None = None, rest: Health | None = HEALTHY, **changes: Any
+    ) -> RunStore:
+        root = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        return flagged_runs.write_run(root, health, rest, **changes)
 
     return make

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from rbench.schema import Outcome
-from rbench.store.runs import Store
-from rbench.tables import Results, attack_table
+from rbench.store.runs import RunStore
+from rbench.tables import Results, build_attack_table
 from rbench.tables.any_attack import ANY
 from rbench.tables.formats import render
 from rbench.tables.table import Number
+from tests.tables.builders import find_attack_jobs
 from tests.tables.conftest import ATTACKS, count, finish, make_outcomes, make_plan, make_suite
-from tests.tables.test_layouts import jobs_of
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 NOT_SHOWN = f"{ANY} is not shown:"
 
 
-def together(store: Store, encoder: str, task: str, seeds: tuple[int, ...] = (1, 0)) -> dict[str, int]:
+def together(store: RunStore, encoder: str, task: str, seeds: tuple[int, ...] = (1, 0)) -> dict[str, int]:
     """Counts over both attacks by example and seed, with a loop."""
     found = {"fell": 0, "stood": 0, "skipped": 0, "errored": 0, "valid": 0}
-    jobs = [jobs_of(store, attack, encoder, task) for attack in ATTACKS]
+    jobs = [find_attack_jobs(store, attack, encoder, task) for attack in ATTACKS]
     for first, second in zip(*jobs, strict=True):
         assert first.seed == second.seed
         if first.seed not in seeds:
@@ -56,7 +56,7 @@ def cell_of(table: Any, encoder: str, task: str) -> dict[str, Any]:
 
 def test_an_example_counts_once_if_any_attack_succeeded(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
-    asr, aua, oracle = (attack_table(store, metric) for metric in ("asr", "aua", "oracle_asr"))
+    asr, aua, oracle = (build_attack_table(store, metric) for metric in ("asr", "aua", "oracle_asr"))
     for encoder in ("minilm", "bert_b"):
         for task in ("mr", "mini_nli"):
             n = together(store, encoder, task)
@@ -77,7 +77,10 @@ def one_sided(row: tuple[Any, ...]) -> list[Any]:
 
 @pytest.mark.parametrize("metric", ["asr", "aua", "oracle_asr"])
 def test_the_rows_follow_the_attacks_and_leave_them_alone(make_run: MakeRun, metric: str) -> None:
-    without, table = attack_table(make_run(name="bare"), metric), attack_table(make_run(sealed=True), metric)
+    without, table = (
+        build_attack_table(make_run(name="bare"), metric),
+        build_attack_table(make_run(sealed=True), metric),
+    )
     assert [row[:2] for row in table.rows[4:]] == [(ANY, "minilm"), (ANY, "bert_b")]
     assert [one_sided(row) for row in table.rows[:4]] == [one_sided(row) for row in without.rows]
     shared = [{**cell, "low": None, "high": None} for cell in table.cells[: len(without.cells)]]
@@ -100,13 +103,13 @@ def test_other_metrics_have_no_such_row_and_read_each_job_once(
 ) -> None:
     results = Results.of(make_run(sealed=True))
     calls = count(monkeypatch, "content")
-    assert ANY not in render(attack_table(results, metric), "json")
+    assert ANY not in render(build_attack_table(results, metric), "json")
     assert calls["content"] == jobs, "for intervals with seeds as levels; what victims are is read of one attack"
 
 
 def test_the_layout_full_has_a_row_a_seed(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
-    table = attack_table(store, "asr", "full")
+    table = build_attack_table(store, "asr", "full")
     assert len(table.rows) == len(table.cells) == 16 + 8
     names = table.header
     for row, cell in list(zip(table.rows, table.cells, strict=True))[16:]:
@@ -122,7 +125,7 @@ def test_the_layout_full_has_a_row_a_seed(make_run: MakeRun) -> None:
 
 def test_the_layout_by_task_has_a_column(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
-    table = attack_table(store, "asr", "by-task")
+    table = build_attack_table(store, "asr", "by-task")
     place = table.header.index(f"ASR {ANY}")
     assert table.header[place - 2 : place] == tuple(f"ASR {attack}" for attack in ATTACKS)
     assert f"words {ANY}" not in table.header
@@ -135,12 +138,12 @@ def test_the_layout_by_task_has_a_column(make_run: MakeRun) -> None:
 def test_a_seed_counts_once_all_attacks_are_done_with_it(make_run: MakeRun, attack: str) -> None:
     gap = ("bert_b", "mr", "clean", attack)
     store = make_run(done=lambda job: job.parts != gap or job.seed == 1, sealed=True)
-    rows = {row[1]: row for row in attack_table(store).rows if row[0] == ANY}
+    rows = {row[1]: row for row in build_attack_table(store).rows if row[0] == ANY}
     n = together(store, "bert_b", "mr", seeds=(1,))
     assert rows["bert_b"][2].value == pytest.approx(n["fell"] / (n["fell"] + n["stood"]))
     assert rows["bert_b"][2].partial and not rows["minilm"][2].partial
     none = make_run(done=lambda job: job.parts != gap, sealed=True, name="none")
-    rows = {row[1]: row for row in attack_table(none).rows if row[0] == ANY}
+    rows = {row[1]: row for row in build_attack_table(none).rows if row[0] == ANY}
     assert rows["bert_b"][2] is None and rows["bert_b"][3] is not None
 
 
@@ -150,19 +153,19 @@ def test_a_victim_that_an_attack_leaves_out_has_a_dash(make_run: MakeRun) -> Non
     assert plan is not None
     gap = ("bert_b", "mr", "clean", "pwws")
     store.write_plan(plan.model_copy(update={"jobs": tuple(job for job in plan.jobs if job.parts != gap)}))
-    rows = {row[1]: row for row in attack_table(store).rows if row[0] == ANY}
+    rows = {row[1]: row for row in build_attack_table(store).rows if row[0] == ANY}
     assert rows["bert_b"][2] is None and rows["minilm"][2] is not None
 
 
 def test_one_attack_has_no_such_row(make_run: MakeRun) -> None:
-    table = attack_table(make_run(make_suite(attacks=("pwws",)), sealed=True))
+    table = build_attack_table(make_run(make_suite(attacks=("pwws",)), sealed=True))
     assert ANY not in render(table, "json")
 
 
 def test_without_outcomes_there_is_no_row_and_a_note_says_why(make_run: MakeRun) -> None:
     store = make_run()
     for layout in ("paper", "full", "by-task"):
-        table = attack_table(store, "asr", layout)
+        table = build_attack_table(store, "asr", layout)
         assert ANY not in [row[0] for row in table.rows] and not any(ANY in name for name in table.header)
         (note,) = [note for note in table.notes if note.startswith(NOT_SHOWN)]
         assert "those of all 16 attack jobs are missing or damaged." in note
@@ -172,10 +175,10 @@ def test_without_outcomes_there_is_no_row_and_a_note_says_why(make_run: MakeRun)
 def test_damaged_outcomes(make_run: MakeRun) -> None:
     """The job counts as not done, for all rows alike."""
     store = make_run(sealed=True)
-    (job, _) = jobs_of(store, "pwws", "bert_b", "mr")
+    (job, _) = find_attack_jobs(store, "pwws", "bert_b", "mr")
     path = store.folder(job) / "outcomes.jsonl"
     path.write_bytes(path.read_bytes().replace(b"succeeded", b"failed", 1))
-    table = attack_table(store)
+    table = build_attack_table(store)
     assert "1 of 16 attack jobs damaged: bert_b/mr/clean/pwws/seed1" in render(table, "markdown")
     rows = {row[1]: row for row in table.rows if row[0] == ANY}
     assert rows["bert_b"][2].partial and rows["bert_b"][2].n < rows["minilm"][2].n + 40
@@ -183,12 +186,12 @@ def test_damaged_outcomes(make_run: MakeRun) -> None:
 
 def test_attacks_with_different_examples_cannot_be_paired(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
-    (job, _) = jobs_of(store, "pwws", "bert_b", "mr")
+    (job, _) = find_attack_jobs(store, "pwws", "bert_b", "mr")
     record = store.record(job)
     assert record is not None
     other = [o.model_copy(update={"example_id": f"other:{o.example_id}"}) for o in make_outcomes(job)]
     store.write_record(record.model_copy(update={"outcomes": store.write_outcomes(job, other)}))
-    notes = attack_table(store).notes
+    notes = build_attack_table(store).notes
     assert f"{NOT_SHOWN} the attacks on bert_b/clean/mr have different examples." in notes
 
 
@@ -198,7 +201,7 @@ def test_outcomes_are_read_once_for_all_tables(make_run: MakeRun, monkeypatch: p
     calls = count(monkeypatch, "content")
     for metric in ("asr", "aua", "oracle_asr"):
         for layout in ("paper", "full", "by-task"):
-            attack_table(results, metric, layout)  # type: ignore[arg-type]
+            build_attack_table(results, metric, layout)  # type: ignore[arg-type]
     assert calls == {"content": 16}, "16 jobs, each once for all metrics"
 
 
@@ -216,5 +219,5 @@ def test_a_row_is_quick(make_run: MakeRun) -> None:
         store.write_record(make_record(job, outcomes).model_copy(update={"outcomes": digest}))
     results = Results.of(store)
     start = time.process_time()
-    attack_table(results)
+    build_attack_table(results)
     assert time.process_time() - start < 2, "10 jobs; 250 jobs may take 5 seconds, and this machine may be slow"

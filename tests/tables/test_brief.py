@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from rbench import tables
 from rbench.schema import Job
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import Results
-from rbench.tables.for_people import briefed
+from rbench.tables.for_people import add_short_notes
 from rbench.tables.formats import render
 from tests.tables.conftest import make_suite
 
-Runs = Callable[..., Store]
+Runs = Callable[..., RunStore]
 
 
-def said(store: Store, **changes: object) -> tuple[str, ...]:
+def said(store: RunStore, **changes: object) -> tuple[str, ...]:
     results = Results.of(store)
-    table = briefed(replace(tables.build(results, "asr"), **changes), results)  # type: ignore[arg-type]
+    table = add_short_notes(replace(tables.build(results, "asr"), **changes), results)  # type: ignore[arg-type]
     return (*table.basis, *table.brief)
 
 
@@ -28,7 +28,7 @@ def test_it_has_sizes_errors_seeds_and_resources(make_run: Runs) -> None:
     assert second.startswith("Errored examples, in no denominator: up to ")
     assert third == "Seeds 1, 0." and rest[0] == "Resources: local."
     results = Results.of(make_run(make_suite(), name="again"))
-    table = briefed(tables.build(results, "asr"), results)
+    table = add_short_notes(tables.build(results, "asr"), results)
     assert render(table, "markdown", notes="short").endswith("All notes: --notes full.")
     assert "--notes" not in render(table, "latex", notes="short")
 

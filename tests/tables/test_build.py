@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import Results, build
 from tests.tables.conftest import count, make_suite
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 WANTED = [(metric, layout) for metric in ("asr", "queries", "clean") for layout in ("paper", "by-task", "full")]
 
 

@@ -11,34 +11,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.tables.fitting import Arranged, Room, arranged
-from rbench.tables.shapes import Cell, Grid, Place, Shown, wide
-from tests.tables.test_latex import cells
+from rbench.tables.fitting import ArrangedTable, FloatRoom, TextHeights, arrange
+from rbench.tables.shapes import IntervalPlace, PaperCell, PaperGrid, TableBlock, count_lines, text_width
+from tests.tables.builders import make_paper_cells
+
+LINE = 13.6
+"""Points from one line to the next."""
 
 
-def fitted(of: Grid, widths: Sequence[float], place: Place = "behind", lines: float = 1000) -> Arranged:
-    """Return the table in rooms of these widths, each in smaller letters than the one before."""
-    return arranged(of, [Room(width, lines, size=size) for size, width in enumerate(widths)], place)
+def fitted(
+    of: PaperGrid, widths: Sequence[float], place: IntervalPlace = "behind", lines: float = 1000
+) -> ArrangedTable:
+    """Return the table in rooms of these widths and of so many lines, each in smaller letters than the one before."""
+    return arrange(of, [FloatRoom(width, lines * LINE, LINE, size) for size, width in enumerate(widths)], place)
 
 
-def texts(shown: Shown) -> list[list[str]]:
+def texts(shown: TableBlock) -> list[list[str]]:
     return [[cell.text for cell in row] for row in shown.rows]
 
 
-def heads(shown: Shown) -> list[str]:
+def heads(shown: TableBlock) -> list[str]:
     return [" ".join(head.lines) for head in shown.heads[-1]]
 
 
-def same(attacks: int, encoders: int, values: int, name: str = "encoder") -> Grid:
+def same(attacks: int, encoders: int, values: int, name: str = "encoder") -> PaperGrid:
     """Return a table in which each attack has the same encoders."""
     rows = [
-        cells(f"attack {a}", f"{name} {e}", *(f"{a}{e}.{v}" for v in range(values)))
+        make_paper_cells(f"attack {a}", f"{name} {e}", *(f"{a}{e}.{v}" for v in range(values)))
         for a in range(attacks)
         for e in range(encoders)
     ]
     header = ["Attack", "Encoder", *(f"task {v}" for v in range(values))]
     starts = [a * encoders for a in range(1, attacks)]
-    return Grid(header, rows, starts, ["left", "left", *["right"] * values], 2, grouped=True)  # type: ignore[list-item]
+    return PaperGrid(header, rows, starts, ["left", "left", *["right"] * values], 2, grouped=True)  # type: ignore[list-item]
 
 
 def test_attacks_stand_beside_each_other_where_there_is_room() -> None:
@@ -62,7 +67,8 @@ def test_attacks_stand_above_their_rows_where_there_is_less() -> None:
 def test_an_attack_keeps_the_letter_of_its_note_wherever_it_stands() -> None:
     of = same(3, 2, 1)
     rows = [
-        [Cell("Geometry [variant=released,max_words=12]"), *row[1:]] if i < 2 else row for i, row in enumerate(of.rows)
+        [PaperCell("Geometry [variant=released,max_words=12]"), *row[1:]] if i < 2 else row
+        for i, row in enumerate(of.rows)
     ]
     found = fitted(replace(of, rows=rows), [300])
     (beside,) = found.blocks
@@ -94,8 +100,8 @@ def test_whatever_the_table_it_fits_and_no_number_is_lost(
 
 
 def test_rows_and_columns_change_places_where_columns_are_many() -> None:
-    rows = [cells("one", *["1.0"] * 12), cells("two", *["2.0"] * 12)]
-    of = Grid(["Noise", *(f"kind {i}" for i in range(12))], rows, [], ["left", *["right"] * 12], 1)  # type: ignore[list-item]
+    rows = [make_paper_cells("one", *["1.0"] * 12), make_paper_cells("two", *["2.0"] * 12)]
+    of = PaperGrid(["Noise", *(f"kind {i}" for i in range(12))], rows, [], ["left", *["right"] * 12], 1)  # type: ignore[list-item]
     found = fitted(of, [120])
     assert found.transposed
     assert heads(found.blocks[0]) == ["Noise", "one", "two"]
@@ -110,12 +116,12 @@ def test_a_name_that_all_rows_share_is_said_once() -> None:
     assert found.blocks[0].groups == (), "no lines between single rows"
 
 
-def with_intervals(columns: int, rows: int = 5) -> Grid:
+def with_intervals(columns: int, rows: int = 5) -> PaperGrid:
     """Return a table of one group whose numbers have wide intervals."""
-    number = Cell("51.2", "[45.0, 57.3]", rounded=("51", "[45, 57]"))
+    number = PaperCell("51.2", "[45.0, 57.3]", rounded=("51", "[45, 57]"))
     header = ["Encoder", *(f"t{i}" for i in range(columns))]
-    body = [[Cell(f"e{row}"), *[number] * columns] for row in range(rows)]
-    return Grid(header, body, [], ["left", *["right"] * columns], 1)  # type: ignore[list-item]
+    body = [[PaperCell(f"e{row}"), *[number] * columns] for row in range(rows)]
+    return PaperGrid(header, body, [], ["left", *["right"] * columns], 1)  # type: ignore[list-item]
 
 
 def test_intervals_give_way_before_the_letters_of_all() -> None:
@@ -135,9 +141,9 @@ def test_intervals_give_way_before_the_letters_of_all() -> None:
 def test_the_page_comes_after_small_letters_and_before_a_second_float() -> None:
     of = with_intervals(4)
     need = fitted(of, [500], "below").blocks[0].wide
-    rooms = [Room(need - 5, 50), Room(need, 50, size=1), Room(1000, 50, page=True)]
-    assert not arranged(of, rooms).room.page
-    found = arranged(of, [rooms[0], Room(need - 3, 50, size=1), rooms[2]])
+    rooms = [FloatRoom(need - 5, 500), FloatRoom(need, 500, size=1), FloatRoom(1000, 500, page=True)]
+    assert not arrange(of, rooms).room.page
+    found = arrange(of, [rooms[0], FloatRoom(need - 3, 500, size=1), rooms[2]])
     assert found.room.page and found.place == "behind" and len(found.floats) == 1
 
 
@@ -158,17 +164,17 @@ def test_a_table_is_divided_into_as_few_floats_as_can_be() -> None:
     parts = fitted(of, [130], lines=30).floats
     assert len(parts) == 2
     shown = [row for one in parts for block in one for row in texts(block)]
-    assert len(shown) == 40 and all(sum(block.lines_in_all for block in one) <= 30 for one in parts)
+    assert len(shown) == 40 and all(sum(block.height(LINE) for block in one) <= 30 * LINE for one in parts)
 
 
 def test_equal_entries_above_the_header_are_one() -> None:
-    of = Grid(["Encoder", "a", "b", "a"], [cells("e", "1", "2", "3")], [], ["left", *["right"] * 3], 1)  # type: ignore[list-item]
+    of = PaperGrid(["Encoder", "a", "b", "a"], [make_paper_cells("e", "1", "2", "3")], [], ["left", *["right"] * 3], 1)  # type: ignore[list-item]
     (one,) = fitted(replace(of, above=["", "ASR", "ASR", "AUA"]), [400]).blocks
     assert [(head.lines, head.span) for head in one.heads[0]] == [((), 1), (("ASR",), 2), (("AUA",), 1)]
 
 
-def named(*names: str) -> Grid:
-    return Grid(["Encoder", "mr"], [cells(name, "1.0") for name in names], [], ["left", "right"], 1)
+def named(*names: str) -> PaperGrid:
+    return PaperGrid(["Encoder", "mr"], [make_paper_cells(name, "1.0") for name in names], [], ["left", "right"], 1)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +208,7 @@ def test_options_of_long_names_are_notes_unless_they_tell_names_apart(
 
 @given(st.text(string.ascii_letters + " -", min_size=1, max_size=60), st.integers(0, 40))
 def test_no_name_loses_a_letter_when_its_header_has_several_lines(name: str, digits: int) -> None:
-    of = Grid(["Encoder", name], [cells("e", "1" * (1 + digits))], [], ["left", "right"], 1)
+    of = PaperGrid(["Encoder", name], [make_paper_cells("e", "1" * (1 + digits))], [], ["left", "right"], 1)
     for room in (30, 90, 300):
         (one,) = fitted(of, [room]).blocks
         assert "".join(one.heads[-1][1].lines).replace(" ", "") == name.replace(" ", "")
@@ -213,4 +219,45 @@ def test_widths_are_those_of_the_font() -> None:
     # As TeX measures them in cmr10.
     measured = {"0123456789": 50.0, "TextFooler": 47.1, "minilm-mlm": 53.3, "SimCSE on minilm-mlm": 105.0}
     for text, points in measured.items():
-        assert points <= wide(text) <= 1.15 * points
+        assert points <= text_width(text) <= 1.15 * points
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("", 50, 1),
+        ("one", 10, 1),
+        ("one two three", 200, 1),
+        ("one two three", 40, 2),
+        # TeX rather begins a line with a word than to end one behind its hyphen, and breaks names behind signs.
+        ("RobustSentEmbed on all-MiniLM-L6-v2 [variant=released]", 150, 3),
+        ("all-MiniLM-L6-v2", 62, 2),
+    ],
+)
+def test_lines_of_a_paragraph_are_broken_as_tex_breaks_them(text: str, width: float, lines: int) -> None:
+    assert count_lines(text, width) == lines
+
+
+def test_caption_and_notes_take_room_of_each_float_that_has_them() -> None:
+    of, room = same(1, 30, 1), FloatRoom(400, 20 * LINE, LINE)
+    plain = arrange(of, [room])
+    texts = TextHeights(only=6 * LINE, first=5 * LINE, later=2 * LINE, last=3 * LINE)
+    found = arrange(of, [room], measure_texts=lambda _: texts)
+    heights = [sum(block.height(LINE) for block in one) for one in found.floats]
+    assert len(plain.floats) == 2 and len(heights) == 3
+    limits = [room.height - texts.first, room.height - texts.later, room.height - texts.last]
+    assert all(height <= limit for height, limit in zip(heights, limits, strict=True))
+    assert heights[0] > limits[0] - LINE, "as many rows as there is room for"
+    # What fits with the caption alone, but not with the notes, has two parts.
+    short = FloatRoom(400, plain.floats[0][0].height(LINE) + 5.5 * LINE, LINE)
+    first_rows = replace(of, rows=of.rows[: len(plain.floats[0][0].rows)])
+    assert len(arrange(first_rows, [short], measure_texts=lambda _: texts).floats) == 2
+
+
+def test_a_row_whose_name_is_higher_than_number_and_interval_has_room_for_it() -> None:
+    of = with_intervals(2, 2)
+    names = ["a name of many words that needs some lines", "short"]
+    of = replace(of, rows=[[PaperCell(name), *row[1:]] for name, row in zip(names, of.rows, strict=True)])
+    (block,) = fitted(of, [160], "below").blocks
+    assert block.name_lines(0) >= 3 and block.lines(0) == block.name_lines(0)
+    assert block.lines(1) == pytest.approx(1.8)

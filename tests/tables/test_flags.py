@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,126 +12,25 @@ import pytest
 
 from rbench.schema import (
     AttackJob,
-    AttackSpec,
-    Choice,
     EncoderSpec,
-    FinetuneJob,
     Health,
-    Job,
-    Measured,
-    Plan,
-    PretrainJob,
-    Provenance,
-    Raised,
-    Record,
-    Suite,
-    TaskSpec,
-    Training,
+    MeasuredStep,
 )
 from rbench.schema.jobs import keyed
-from rbench.score import attack_counts, attack_scores, sts_scores
-from rbench.score.contrast import contrast_scores
-from rbench.store.runs import Store
 from rbench.tables import Results, build
 from rbench.tables.flags import Flags
-from rbench.tables.for_people import briefed
+from rbench.tables.for_people import add_short_notes
 from rbench.tables.formats import render
 from rbench.tables.frame import results_frame
 from rbench.tables.table import Number, Table
-from tests.measures import test_contrast, test_evaluations
-from tests.specs import of_set, of_sts
-from tests.tables.conftest import PROFILE, TASKS, make_outcomes
-
-STS = TaskSpec(name="stsb", kind="sts", columns=("a", "b"))
-TRAIN = {"objective": "simcse", "data": "corpus"}
-ENCODERS = {
-    "plain": EncoderSpec(name="plain", base="org/x"),
-    "below": EncoderSpec.model_validate({"name": "below", "base": "plain", "train": TRAIN}),
-    "above": EncoderSpec.model_validate({"name": "above", "base": "below", "train": TRAIN}),
-    "noise": EncoderSpec.model_validate({"name": "noise", "base": "plain", "train": TRAIN, "control": True}),
-}
-ATTACKS = {
-    "pwws": AttackSpec(name="pwws"),
-    "random": AttackSpec(name="random", control=True),
-}
-WELL = Health()
-
-
-def ill(flag: Any, because: str = "so it is") -> Health:
-    return Health(flags=(Raised(flag=flag, because=because),))
-
-
-def make_plan(**changes: Any) -> Plan:
-    given = {
-        "name": "s",
-        "encoders": ("plain", "above", "noise"),
-        "tasks": ("mr",),
-        "attacks": ("pwws", "random"),
-        "evaluate": ("stsb", "contrast"),
-        "seeds": (0, 1),
-    }
-    suite = Suite.model_validate({**given, **changes})
-    jobs: dict[str, Job] = {}
-
-    def add(name: str, *made: Any) -> Job:
-        return jobs.setdefault(name, Job.make(*made))
-
-    below = add("below", PretrainJob(encoder=ENCODERS["below"], data_fingerprint="d"), ("below",), {}, 0)
-    add("above", PretrainJob(encoder=ENCODERS["above"], data_fingerprint="d"), ("above",), {"base": below.key}, 0)
-    add("noise", PretrainJob(encoder=ENCODERS["noise"], data_fingerprint="d"), ("noise",), {}, 0)
-    mr, clean = TASKS["mr"], Choice(name="clean")
-    for name in suite.encoders:
-        of, on = ENCODERS[name], {"encoder": jobs[name].key} if name in jobs else {}
-        scored = of_sts(of, STS)
-        add(f"sts {name}", scored, (name, "stsb"), on, 0)
-        for seed in suite.seeds:
-            spec = FinetuneJob(encoder=of, strategy=clean, task=mr, data_fingerprint="d", training=Training())
-            victim = {"victim": add(f"victim {name} {seed}", spec, (name, "mr", "clean"), on, seed).key}
-            more: dict[str, Any] = {"encoder": name, "strategy": clean, "task": mr, "data_fingerprint": "d"}
-            judged = of_set(name, clean, mr, test_contrast.contrast("mr_c"))
-            add(f"con {name} {seed}", judged, (name, "mr", "clean", "mr_c"), victim, seed)
-            for attack in suite.attacks:
-                more |= {"resources": PROFILE, "resource_fingerprints": {}, "num_examples": 20}
-                attacking = AttackJob(**more, attack=ATTACKS[attack.label])
-                parts = (name, "mr", "clean", attack.label)
-                add(f"{attack.label} {name} {seed}", attacking, parts, victim, seed)
-    return Plan(suite=suite, jobs=tuple(jobs.values()))
-
-
-def record(job: Job, health: Health | None) -> Record:
-    given: dict[str, Any] = {"job": job, "status": "complete", "provenance": Provenance(rbench="0"), "health": health}
-    if isinstance(job.spec, AttackJob):
-        outcomes = make_outcomes(job)
-        given |= {"scores": tuple(attack_scores(outcomes).values()), "counts": attack_counts(outcomes)}
-    elif job.what == "sts":
-        cosines = [0.1 * len(job.parts[0]), 0.3, 0.2, 0.5, 0.4, 0.9]
-        given |= {"scores": sts_scores(cosines, test_evaluations.GOLD)}
-    elif job.what == "contrast":
-        given |= {"scores": contrast_scores(test_contrast.bundles(job)), "counts": {"bundles": 20, "edits": 20}}
-    return Record.model_validate(given)
-
-
-Make = Callable[..., Store]
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Make:
-    """make({name of a job: health}, **changes of the suite): a RUN in which every other job is healthy."""
-
-    def made(health: Mapping[str, Health | None] | None = None, rest: Health | None = WELL, **changes: Any) -> Store:
-        store, plan = Store(tmp_path / f"run{len(list(tmp_path.iterdir()))}"), make_plan(**changes)
-        store.write_plan(plan)
-        for job in plan.jobs:
-            stage = job.what or job.stage
-            name = {
-                "pretrain": job.parts[0],
-                "finetune": f"victim {job.parts[0]} {job.seed}",
-                "attack": f"{job.parts[-1]} {job.parts[0]} {job.seed}",
-            }.get(stage)
-            store.write_record(record(job, (health or {}).get(name or "", rest) if name else None))
-        return store
-
-    return made
+from tests.tables.conftest import HEALTHY, make_outcomes
+from tests.tables.flagged_runs import (
+    ATTACKS,
+    ENCODERS,
+    SHOWN_TABLES,
+    MakeRun,
+    make_flagged_health,
+)
 
 
 def entries(table: Table) -> dict[tuple[str, ...], list[Any]]:
@@ -149,21 +47,15 @@ def flagged(table: Table) -> list[str]:
     return [note for note in table.notes if note.startswith(("Flagged", "No health", "Perturbations"))]
 
 
-SHOWN = [
-    ("asr", "paper"),
-    ("asr", "by-task"),
-    ("asr", "full"),
-    ("sts", "paper"),
-    ("sts", "full"),
-    ("contrast", "paper"),
-]
-
-
-@pytest.mark.parametrize(("metric", "layout"), [*SHOWN, ("contrast", "full")])
+@pytest.mark.parametrize(("metric", "layout"), [*SHOWN_TABLES, ("contrast", "full")])
 def test_a_flag_of_a_training_is_told_under_every_table_of_what_stands_on_it(
-    metric: Any, layout: str, make: Make
+    metric: Any, layout: str, make_flagged_run: MakeRun
 ) -> None:
-    table = build(make({"below": ill("saturated", "loss 0.00001 where chance is 4.16")}), metric, layout)
+    table = build(
+        make_flagged_run({"below": make_flagged_health("saturated", "loss 0.00001 where chance is 4.16")}),
+        metric,
+        layout,
+    )
     said = "Flagged saturated (the training's loss was too small to teach anything): "
     assert flagged(table) == [f"{said}below (loss 0.00001 where chance is 4.16; behind above)."]
     for cell in table.cells:
@@ -182,17 +74,17 @@ def test_a_flag_of_a_training_is_told_under_every_table_of_what_stands_on_it(
     }
 
 
-@pytest.mark.parametrize(("metric", "layout"), [*SHOWN, ("contrast", "full")])
+@pytest.mark.parametrize(("metric", "layout"), [*SHOWN_TABLES, ("contrast", "full")])
 def test_a_flag_that_the_file_of_given_weights_states_is_told_as_one_of_a_training(
-    metric: Any, layout: str, make: Make, monkeypatch: pytest.MonkeyPatch
+    metric: Any, layout: str, make_flagged_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No job here trained them, so that no record has it: it is below the table in short, in CSV and in JSON."""
     stated = {"no adversary": "it moved nothing"}
     monkeypatch.setitem(ENCODERS, "plain", ENCODERS["plain"].model_copy(update={"flags": stated}))
-    results = Results.of(make())
+    results = Results.of(make_flagged_run())
     table = build(results, metric, layout)  # type: ignore[arg-type]
     assert [note.partition(": ")[2] for note in flagged(table)] == ["plain (it moved nothing)."]
-    assert "Flagged no adversary: plain." in briefed(table, results).brief
+    assert "Flagged no adversary: plain." in add_short_notes(table, results).brief
     assert table.flags == ({"job": "plain", "flag": "no adversary", "because": "it moved nothing"},)
     for cell in table.cells:
         assert cell["flags"] == (["no adversary"] if cell["encoder"] == "plain" else []), cell
@@ -206,16 +98,19 @@ def test_flags_that_a_file_states_are_in_no_key() -> None:
     assert keyed(plain) == keyed(stated)
 
 
-def test_a_healthy_run_has_no_such_note(make: Make) -> None:
-    for metric, layout in SHOWN:
-        table = build(make(), metric, layout)  # type: ignore[arg-type]
+def test_a_healthy_run_has_no_such_note(make_flagged_run: MakeRun) -> None:
+    for metric, layout in SHOWN_TABLES:
+        table = build(make_flagged_run(), metric, layout)  # type: ignore[arg-type]
         assert flagged(table) == [] and table.flags == ()
 
 
-def test_flags_of_victims_and_attacks_are_grouped_over_seeds(make: Make) -> None:
-    health = {f"victim plain {seed}": ill("near chance", f"accuracy {seed}") for seed in (0, 1)}
-    health |= {"pwws above 1": ill("starved of candidates"), "random plain 0": ill("starved of candidates")}
-    store = make(health)
+def test_flags_of_victims_and_attacks_are_grouped_over_seeds(make_flagged_run: MakeRun) -> None:
+    health = {f"victim plain {seed}": make_flagged_health("near chance", f"accuracy {seed}") for seed in (0, 1)}
+    health |= {
+        "pwws above 1": make_flagged_health("starved of candidates"),
+        "random plain 0": make_flagged_health("starved of candidates"),
+    }
+    store = make_flagged_run(health)
     assert flagged(build(store, "asr")) == [
         "Flagged starved of candidates (most words that the attack wanted to replace had no candidate): "
         "plain/mr/clean/random seed 0 (so it is); above/mr/clean/pwws seed 1 (so it is).",
@@ -226,46 +121,52 @@ def test_flags_of_victims_and_attacks_are_grouped_over_seeds(make: Make) -> None
     assert flagged(build(store, "sts")) == []  # neither victims nor attacks stand behind it
 
 
-def test_many_flagged_jobs_are_counted(make: Make) -> None:
+def test_many_flagged_jobs_are_counted(make_flagged_run: MakeRun) -> None:
     encoders = ("plain", "above", "noise")
-    health = {f"{attack} {name} 0": ill("starved of candidates") for name in encoders for attack in ATTACKS}
-    health |= {f"victim {name} 0": ill("near chance") for name in encoders}
-    starved, _ = flagged(build(make(health), "asr"))
+    health = {
+        f"{attack} {name} 0": make_flagged_health("starved of candidates") for name in encoders for attack in ATTACKS
+    }
+    health |= {f"victim {name} 0": make_flagged_health("near chance") for name in encoders}
+    starved, _ = flagged(build(make_flagged_run(health), "asr"))
     assert starved.count("(so it is)") == 6
     many = {f"many{i}": EncoderSpec(name=f"many{i}", base="org/x") for i in range(5)}
     ENCODERS.update(many)
     try:
-        health = {f"{attack} {name} 0": ill("starved of candidates") for name in many for attack in ATTACKS}
-        (note,) = flagged(build(make(health, encoders=tuple(many)), "asr"))
+        health = {
+            f"{attack} {name} 0": make_flagged_health("starved of candidates") for name in many for attack in ATTACKS
+        }
+        (note,) = flagged(build(make_flagged_run(health, encoders=tuple(many)), "asr"))
     finally:
         for name in many:
             del ENCODERS[name]
     assert note.count("(so it is)") == 8 and note.endswith("; and 2 more.")
 
 
-def test_records_without_health_are_named_and_their_flags_unknown(make: Make) -> None:
-    table = build(make(rest=None), "asr")
+def test_records_without_health_are_named_and_their_flags_unknown(make_flagged_run: MakeRun) -> None:
+    table = build(make_flagged_run(rest=None), "asr")
     assert flagged(table) == [
         "No health recorded of 6 fine-tunings, whose strategies give no validation accuracy.",
     ]
     assert {cell["flags"] for cell in table.cells} == {None}
     assert {row["flags"] for row in csv.DictReader(io.StringIO(render(table, "csv")))} == {""}
-    one = build(make({"below": None}), "sts")
+    one = build(make_flagged_run({"below": None}), "sts")
     assert flagged(one) == []
     assert [cell["flags"] for cell in one.cells] == [[], None, []]
 
 
-@pytest.mark.parametrize("rest", [None, WELL])
-def test_requiring_healthy_ones_withholds_nothing_that_has_no_flag(rest: Health | None, make: Make) -> None:
-    for metric, layout in SHOWN:
-        asked, free = (build(make(rest=rest, require=one), metric, layout) for one in ("healthy", None))  # type: ignore[arg-type]
+@pytest.mark.parametrize("rest", [None, HEALTHY])
+def test_requiring_healthy_ones_withholds_nothing_that_has_no_flag(
+    rest: Health | None, make_flagged_run: MakeRun
+) -> None:
+    for metric, layout in SHOWN_TABLES:
+        asked, free = (build(make_flagged_run(rest=rest, require=one), metric, layout) for one in ("healthy", None))  # type: ignore[arg-type]
         assert render(asked, "markdown") == render(free, "markdown")
 
 
-def test_a_flagged_cell_is_a_dash_with_its_flag_and_neither_bold_nor_in_averages(make: Make) -> None:
-    health = {"below": ill("saturated")}
-    free = build(make(health), "asr")
-    table = build(make(health, require="healthy"), "asr")
+def test_a_flagged_cell_is_a_dash_with_its_flag_and_neither_bold_nor_in_averages(make_flagged_run: MakeRun) -> None:
+    health = {"below": make_flagged_health("saturated")}
+    free = build(make_flagged_run(health), "asr")
+    table = build(make_flagged_run(health, require="healthy"), "asr")
     rows, open_rows = entries(table), entries(free)
     for attack in ATTACKS:
         assert rows[attack, "above"] == [("saturated",)]
@@ -282,8 +183,8 @@ def test_a_flagged_cell_is_a_dash_with_its_flag_and_neither_bold_nor_in_averages
 
 
 @pytest.mark.parametrize("fmt", ["markdown", "latex"])
-def test_a_flagged_number_has_its_sign_and_a_note_says_it_once(fmt: str, make: Make) -> None:
-    table = build(make({"below": ill("saturated")}), "asr")
+def test_a_flagged_number_has_its_sign_and_a_note_says_it_once(fmt: str, make_flagged_run: MakeRun) -> None:
+    table = build(make_flagged_run({"below": make_flagged_health("saturated")}), "asr")
     sign = {"markdown": "†", "latex": r"$^{\dagger}$"}[fmt]
     text = render(table, fmt)
     # A phantom is the room of a sign in lines that have none.
@@ -291,28 +192,30 @@ def test_a_flagged_number_has_its_sign_and_a_note_says_it_once(fmt: str, make: M
     signed = [line for line in shown.splitlines() if sign in line and ("|" in line or line.endswith(r"\\"))]
     assert "".join(signed).count(sign) == len(ATTACKS) and all("above" in line for line in signed)
     assert text.count("flagged, or an average with a flagged part") == 1
-    assert sign not in render(build(make(), "asr"), fmt)
+    assert sign not in render(build(make_flagged_run(), "asr"), fmt)
 
 
-def test_programs_are_told_of_each_number_whether_it_is_flagged(make: Make) -> None:
-    store = make({"below": ill("saturated"), "pwws plain 0": ill("starved of candidates")})
+def test_programs_are_told_of_each_number_whether_it_is_flagged(make_flagged_run: MakeRun) -> None:
+    store = make_flagged_run(
+        {"below": make_flagged_health("saturated"), "pwws plain 0": make_flagged_health("starved of candidates")}
+    )
     for metric, by_attack in (("asr", True), ("clean", False)):
         table = build(store, metric)
         for fmt in ("json", "csv"):
             text = render(table, fmt)
             cells = json.loads(text)["cells"] if fmt == "json" else csv.DictReader(io.StringIO(text))
             found = {(cell["attack"], cell["encoder"]) for cell in cells if cell["flagged"] in (True, "True")}
-            # What a victim is before an attack has no flag of the attack.
+            # Numbers of the victim before the attack have no flags of the attack.
             of_attacks = {("pwws", "plain"), *((attack, "above") for attack in ATTACKS)}
             assert found == (of_attacks if by_attack else {("", "above")})
 
 
 def test_an_average_is_flagged_where_one_of_its_parts_is() -> None:
-    from rbench.metrics import Metrics
-    from rbench.tables.table import average
+    from rbench.metrics import MetricCatalogue
+    from rbench.tables.table import average_entries
 
-    about, one, other = Metrics()["asr"].about, Number(0.2, True), Number(0.4, True, flagged=True)
-    mean, healthy = average([one, other], about), average([one, one], about)
+    about, one, other = MetricCatalogue()["asr"].about, Number(0.2, True), Number(0.4, True, flagged=True)
+    mean, healthy = average_entries([one, other], about), average_entries([one, one], about)
     assert mean is not None and healthy is not None
     assert (mean.flagged, mean.signs, healthy.signs) == (True, "†", "")
     assert mean.value == pytest.approx(0.3)
@@ -325,18 +228,22 @@ def test_only_one_function_says_what_flags_do_to_a_number() -> None:
 
 
 def test_an_average_with_a_withheld_entry_is_withheld() -> None:
-    from rbench.metrics import Metrics
-    from rbench.tables.table import average, mark_best
+    from rbench.metrics import MetricCatalogue
+    from rbench.tables.table import average_entries, mark_best
 
     numbers = [Number(0.2, True), Number(0.4, True).hidden(("near chance",)), Number(0.6, True).hidden(("saturated",))]
-    mean = average(numbers, Metrics()["asr"].about)
+    mean = average_entries(numbers, MetricCatalogue()["asr"].about)
     assert mean is not None and mean.value is None and mean.withheld == ("near chance", "saturated")
     column = [[Number(0.9, True)], [Number(0.1, True).hidden(("saturated",))], [Number(0.5, True)]]
-    assert [row[0].best for row in mark_best(column, [Metrics()["asr"].about]) if row[0]] == [False, False, True]
+    assert [row[0].best for row in mark_best(column, [MetricCatalogue()["asr"].about]) if row[0]] == [
+        False,
+        False,
+        True,
+    ]
 
 
-def test_a_flag_of_one_seed_withholds_the_cell_that_pools_it_and_only_its_own_row(make: Make) -> None:
-    store = make({"victim plain 1": ill("near chance")}, require="healthy")
+def test_a_flag_of_one_seed_withholds_the_cell_that_pools_it_and_only_its_own_row(make_flagged_run: MakeRun) -> None:
+    store = make_flagged_run({"victim plain 1": make_flagged_health("near chance")}, require="healthy")
     assert entries(build(store, "asr"))["pwws", "plain"] == [("near chance",)]
     rows = [row for row in build(store, "asr", "full").rows if row[:2] == ("pwws", "plain")]
     hidden = {row[3]: {entry.withheld for entry in row if isinstance(entry, Number)} for row in rows}
@@ -347,13 +254,13 @@ def test_a_flag_of_one_seed_withholds_the_cell_that_pools_it_and_only_its_own_ro
         assert (cell["scores"]["asr"]["value"] is None) == gone and (cell["value"] is None) == gone
 
 
-def test_controls_are_shown_with_their_flags(make: Make) -> None:
+def test_controls_are_shown_with_their_flags(make_flagged_run: MakeRun) -> None:
     health = {
-        "noise": ill("saturated"),
-        "victim noise 0": ill("near chance"),
-        "random plain 0": ill("starved of candidates"),
+        "noise": make_flagged_health("saturated"),
+        "victim noise 0": make_flagged_health("near chance"),
+        "random plain 0": make_flagged_health("starved of candidates"),
     }
-    store = make(health, require="healthy")
+    store = make_flagged_run(health, require="healthy")
     table = build(store, "asr")
     assert not any(isinstance(flags[0], tuple) for flags in entries(table).values())
     assert len(flagged(table)) == 3
@@ -361,17 +268,20 @@ def test_controls_are_shown_with_their_flags(make: Make) -> None:
         assert not any(isinstance(one, tuple) for row in entries(build(store, metric)).values() for one in row)
 
 
-def test_a_control_answers_for_itself_alone(make: Make) -> None:
+def test_a_control_answers_for_itself_alone(make_flagged_run: MakeRun) -> None:
     """A control encoder does not excuse a starved attack, nor a control attack a victim near chance."""
-    health = {"pwws noise 0": ill("starved of candidates"), "victim plain 0": ill("near chance")}
-    rows = entries(build(make(health, require="healthy"), "asr"))
+    health = {
+        "pwws noise 0": make_flagged_health("starved of candidates"),
+        "victim plain 0": make_flagged_health("near chance"),
+    }
+    rows = entries(build(make_flagged_run(health, require="healthy"), "asr"))
     assert rows["pwws", "noise"] == [("starved of candidates",)]
     assert rows["random", "plain"] == [("near chance",)]
     assert rows["random", "noise"] in ([None], ["best"])
 
 
-def test_what_is_lost_are_the_records_whose_flags_would_count(make: Make) -> None:
-    results = Results.of(store := make())
+def test_what_is_lost_are_the_records_whose_flags_would_count(make_flagged_run: MakeRun) -> None:
+    results = Results.of(store := make_flagged_run())
     jobs = {(job.parts[0], job.stage, job.seed): job for job in results.plan.jobs if job.has_health}
     for gone in [jobs["above", "pretrain", 0], jobs["above", "finetune", 0], jobs["noise", "finetune", 0]]:
         (store.root / gone.folder / "record.json").unlink()
@@ -382,8 +292,8 @@ def test_what_is_lost_are_the_records_whose_flags_would_count(make: Make) -> Non
     assert flags.lost([jobs["noise", "attack", 0], jobs["plain", "attack", 0]]) == [], "a control decides all the same"
 
 
-def test_a_starved_attack_says_nothing_against_the_accuracy_before_it(make: Make) -> None:
-    store = make({"pwws plain 0": ill("starved of candidates")}, require="healthy")
+def test_a_starved_attack_says_nothing_against_the_accuracy_before_it(make_flagged_run: MakeRun) -> None:
+    store = make_flagged_run({"pwws plain 0": make_flagged_health("starved of candidates")}, require="healthy")
     clean, asr_pwws, asr_random, words_pwws, words_random = entries(build(store, "asr", "by-task"))["mr", "plain"]
     assert asr_pwws == words_pwws == ("starved of candidates",)
     assert all(not isinstance(one, tuple) for one in (clean, asr_random, words_random))
@@ -393,8 +303,8 @@ def test_a_starved_attack_says_nothing_against_the_accuracy_before_it(make: Make
 
 
 @pytest.mark.parametrize(("metric", "n"), [("sts", 1), ("contrast", 3)])
-def test_evaluations_are_withheld_too(metric: Any, n: int, make: Make) -> None:
-    store = make({"above": ill("no adversary")}, require="healthy")
+def test_evaluations_are_withheld_too(metric: Any, n: int, make_flagged_run: MakeRun) -> None:
+    store = make_flagged_run({"above": make_flagged_health("no adversary")}, require="healthy")
     table = build(store, metric)
     rows = entries(table)
     assert rows[("above",)] == [("no adversary",)] * n
@@ -404,17 +314,23 @@ def test_evaluations_are_withheld_too(metric: Any, n: int, make: Make) -> None:
         assert all((one["value"] is None) == (cell["encoder"] == "above") for one in cell["scores"].values())
 
 
-def test_the_last_deltas_of_a_training_are_told(make: Make) -> None:
+def test_the_last_deltas_of_a_training_are_told(make_flagged_run: MakeRun) -> None:
     series = (
-        Measured(step=0, values={"delta ratio": 0.5, "dropout cosine": 0.953}),
-        Measured(step=9, values={"delta ratio": 0.0512, "adversarial cosine": 0.99312, "rise": 3.0}),
+        MeasuredStep(step=0, values={"delta ratio": 0.5, "dropout cosine": 0.953}),
+        MeasuredStep(step=9, values={"delta ratio": 0.0512, "adversarial cosine": 0.99312, "rise": 3.0}),
     )
-    (note,) = flagged(build(make({"above": Health(series=series)}), "asr"))
+    (note,) = flagged(build(make_flagged_run({"above": Health(series=series)}), "asr"))
     assert note.endswith(": above delta ratio 0.0512, adversarial cosine 0.993, dropout cosine 0.953.")
 
 
-def test_the_data_frame_has_flags(make: Make) -> None:
-    store = make({"below": ill("saturated"), "pwws above 0": ill("starved of candidates"), "noise": None})
+def test_the_data_frame_has_flags(make_flagged_run: MakeRun) -> None:
+    store = make_flagged_run(
+        {
+            "below": make_flagged_health("saturated"),
+            "pwws above 0": make_flagged_health("starved of candidates"),
+            "noise": None,
+        }
+    )
     plan = store.plan()
     assert plan is not None
     for job in plan.jobs:

@@ -19,17 +19,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import StoreError
-from rbench.metrics import Metrics
+from rbench.metrics import MetricCatalogue
 from rbench.schema import Choice
 from rbench.score import STORED
-from rbench.store.runs import Store
-from rbench.tables import attack_table, formats
+from rbench.store.runs import RunStore
+from rbench.tables import build_attack_table, formats
 from rbench.tables.formats import markdown_escape, render
 from rbench.tables.latex import latex_escape
-from rbench.tables.table import Marked, Number, Table
+from rbench.tables.table import MarkedText, Number, Table
 from tests.tables.conftest import finish, make_suite
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 NASTY = "a|b_c*d\\e$f%g#h&i{j}k~l^m<n>[o]\"'`p--q é ł 中 † –\nnext"
 
 
@@ -43,7 +43,7 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
         cells=(),
         notes=notes,
         interval="",
-        shows=Metrics()["asr"].about,
+        shows=MetricCatalogue()["asr"].about,
     )
 
 
@@ -62,8 +62,8 @@ def small(*rows: tuple[object, ...], header: tuple[str, ...] = ("Attack", "mr"),
     ],
 )
 def test_rounding(entry: Number, plain: str, with_intervals: str) -> None:
-    assert formats.number(entry) == plain
-    assert formats.number(entry, intervals=True) == with_intervals
+    assert formats.format_number(entry) == plain
+    assert formats.format_number(entry, intervals=True) == with_intervals
 
 
 @pytest.mark.parametrize(
@@ -78,20 +78,20 @@ def test_rounding(entry: Number, plain: str, with_intervals: str) -> None:
 )
 def test_a_number_has_an_interval_or_a_spread_and_never_both(how: Any, shown: str) -> None:
     entry = Number(0.512, True, 40, 0.45, 0.573, seed_sd=0.0131)
-    assert formats.number(entry, how) == shown
+    assert formats.format_number(entry, how) == shown
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
 def test_plus_minus_covers_the_interval(a: float, b: float, c: float) -> None:
     low, value, high = sorted((a, b, c))
-    shown = formats.sure(Number(value, False, 9, low, high, digits=6), "pm")
+    shown = formats.format_uncertainty(Number(value, False, 9, low, high, digits=6), "pm")
     distance = float(shown.removeprefix("± ")) + 1e-6
     assert value - distance <= low and high <= value + distance
 
 
 def test_readers_of_a_paper_are_told_nothing_to_type() -> None:
     said = ["n 5. All notes: --notes full.", "rbench verify says what. Read on.", "No `evaluate` here.", "x -- y. A-b."]
-    assert formats.for_readers(said) == ["n 5.", "Read on.", "x -- y. A-b."]
+    assert formats.without_commands(said) == ["n 5.", "Read on.", "x -- y. A-b."]
 
 
 # ------------------------------------------------------------------------------------------------------ alignment
@@ -105,7 +105,7 @@ def test_readers_of_a_paper_are_told_nothing_to_type() -> None:
         ([("", "12", "", "", "", ""), ("pwws", "", "-0.5", "n/a", "", "undecided")], "lrrrrl"),
         ([("pwws", 3, None, "layer 6")], "lrrl"),
         ([("pwws", 3, None, "не решено")], "lrrl"),
-        ([("pwws", 3, Marked((("a word", False),), "red"))], "lrt"),
+        ([("pwws", 3, MarkedText((("a word", False),), "red"))], "lrt"),
         ([], "rr"),
     ],
     ids=[
@@ -137,7 +137,7 @@ def pipe_rows(text: str) -> list[list[str]]:
 
 
 def test_markdown_is_the_papers_table(make_run: MakeRun) -> None:
-    table = attack_table(make_run())
+    table = build_attack_table(make_run())
     text = render(table, "markdown")
     header, rule, *rows = pipe_rows(text)
     assert header == list(table.header)
@@ -160,12 +160,14 @@ def test_markdown_is_the_papers_table(make_run: MakeRun) -> None:
 
 
 def test_signs_are_explained_only_where_they_stand(make_run: MakeRun) -> None:
-    whole = render(attack_table(make_run()), "markdown")
-    holes = render(attack_table(make_run(done=lambda job: job.seed == 1 and "pwws" in job.parts, name="b")), "markdown")
+    whole = render(build_attack_table(make_run()), "markdown")
+    holes = render(
+        build_attack_table(make_run(done=lambda job: job.seed == 1 and "pwws" in job.parts, name="b")), "markdown"
+    )
     for sign in ("\n- –: not done.", "\n- §: some seeds are missing, or some of what it is picked from."):
         assert sign not in whole
         assert sign in holes
-    full = render(attack_table(make_run(name="c"), layout="full"), "markdown")
+    full = render(build_attack_table(make_run(name="c"), layout="full"), "markdown")
     assert "n/a: no example in the denominator." in full
 
 
@@ -254,19 +256,22 @@ def test_latex_characters(text: str, latex: str) -> None:
 
 
 def test_latex_names_its_packages_and_separates_attacks(make_run: MakeRun) -> None:
-    text = render(attack_table(make_run()), "latex")
+    text = render(build_attack_table(make_run()), "latex")
     assert text.startswith("% Needs \\usepackage{booktabs} \\usepackage{array}\n")
     assert "resizebox" not in text
     assert "\\textbf{" in text
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_compiles(make_run: MakeRun, tmp_path: Path) -> None:
     nasty = (NASTY, Number(0.5, True, 4, 0.2, 0.8, seed_sd=0.1, best=True, partial=True))
     gap = ("[first] *", None)
     tables = [small(nasty, gap, notes=(NASTY,), header=(NASTY, "mr_x"))]
     partly = make_run(make_suite(finetune=(Choice(name="probe"), Choice(name="clean"))), done=lambda job: job.seed == 1)
-    tables += [attack_table(partly, metric, layout) for metric in ("asr", "queries") for layout in ("paper", "full")]
+    tables += [
+        build_attack_table(partly, metric, layout) for metric in ("asr", "queries") for layout in ("paper", "full")
+    ]
     shown = (render(table, "latex", intervals) for table in tables for intervals in (False, True, "pm"))
     body = "\n\\clearpage\n".join(shown)
     start = "\\documentclass{article}\n\\usepackage{booktabs,array}\n\\begin{document}\n"
@@ -288,7 +293,7 @@ def test_latex_compiles(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 def test_csv_and_json_read_back_at_full_precision(make_run: MakeRun) -> None:
-    table = attack_table(make_run(done=lambda job: "pwws" in job.parts), "perturbed")
+    table = build_attack_table(make_run(done=lambda job: "pwws" in job.parts), "perturbed")
     content = json.loads(render(table, "json"))
     assert list(content) == ["metric", "cells", "flags", "notes"]
     assert content["metric"] == "perturbed"
@@ -306,7 +311,7 @@ def test_csv_and_json_read_back_at_full_precision(make_run: MakeRun) -> None:
 
 
 def test_full_csv_has_every_metric_and_full_json_the_seed(make_run: MakeRun) -> None:
-    table = attack_table(make_run(), "queries", "full")
+    table = build_attack_table(make_run(), "queries", "full")
     rows = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     for row, cell in zip(rows, table.cells, strict=True):
         assert float(row["value"]) == float(row["queries"]) == cell["value"]
@@ -332,13 +337,13 @@ def test_json_has_null_for_a_number_that_is_not_finite() -> None:
 
 
 def test_queries_are_no_share(make_run: MakeRun) -> None:
-    table = attack_table(make_run(), "queries")
+    table = build_attack_table(make_run(), "queries")
     assert "Shares are fractions of 1." not in json.loads(render(table, "json"))["notes"]
     assert render(table, "markdown").startswith("**Average queries ↑ (higher is more robust; bold: the highest")
 
 
 def test_seconds_are_shown_to_the_hundredth(make_run: MakeRun) -> None:
-    rows = pipe_rows(render(attack_table(make_run(), "seconds"), "markdown"))
+    rows = pipe_rows(render(build_attack_table(make_run(), "seconds"), "markdown"))
     shown = [cell.strip("* ") for row in rows[2:] for cell in row[2:]]
     assert shown and all(re.fullmatch(r"\d\.\d\d", cell) for cell in shown)
 
@@ -354,16 +359,16 @@ def test_no_format_hands_on_what_controls_a_terminal_or_turns_letters(fmt: str) 
         assert json.loads(text)["cells"][0]["attack"] == hostile
 
 
-def test_an_unknown_format_names_the_nearest() -> None:
-    with pytest.raises(StoreError, match=r"unknown format 'markdwon'.*Did you mean markdown"):
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(StoreError):
         render(small(), "markdwon")
 
 
 # --------------------------------------------------------------------------------------------------- always the same
 
 
-def every_text(store: Store) -> list[str]:
-    tables = [attack_table(store, metric, layout) for metric in STORED for layout in ("paper", "full")]
+def every_text(store: RunStore) -> list[str]:
+    tables = [build_attack_table(store, metric, layout) for metric in STORED for layout in ("paper", "full")]
     return [render(t, fmt, shown) for t in tables for fmt in get_args(formats.Format) for shown in (False, True)]
 
 

@@ -15,29 +15,25 @@ from hypothesis import strategies as st
 from rbench import api
 from rbench.api import runs
 from rbench.errors import StoreError
-from rbench.tables.latex import Body, Look, latex_escape, layout
-from rbench.tables.shapes import Cell, Grid
+from rbench.tables.latex import LatexBody, LatexStyle, latex_escape, write_environments
+from rbench.tables.shapes import PaperCell, PaperGrid
 from tests import reference
 
 
-def cells(*texts: str) -> list[Cell]:
-    return [Cell(text) for text in texts]
-
-
-def grid(groups: int, rows: int, values: int = 1, more: str = "") -> Grid:
+def grid(groups: int, rows: int, values: int = 1, more: str = "") -> PaperGrid:
     """Return a table with so many groups of so many rows each."""
     found = [
-        [Cell(f"attack {g}"), Cell(f"encoder {g}.{r}"), *[Cell("12.3", more)] * values]
+        [PaperCell(f"attack {g}"), PaperCell(f"encoder {g}.{r}"), *[PaperCell("12.3", more)] * values]
         for g in range(groups)
         for r in range(rows)
     ]
     header = ["Attack", "Encoder", *(f"a long task {i}" for i in range(values))]
     starts = [g * rows for g in range(1, groups)]
-    return Grid(header, found, starts, ["left", "left", *["right"] * values], 2, grouped=True)  # type: ignore[list-item]
+    return PaperGrid(header, found, starts, ["left", "left", *["right"] * values], 2, grouped=True)  # type: ignore[list-item]
 
 
-def body(of: Grid) -> Body:
-    return Body(["Attack success rate, %."], of, ["All notes."])
+def body(of: PaperGrid) -> LatexBody:
+    return LatexBody(["Attack success rate, %."], of, ["All notes."])
 
 
 def encoders(text: str) -> list[str]:
@@ -45,23 +41,22 @@ def encoders(text: str) -> list[str]:
 
 
 def test_the_environment_says_how_wide_and_how_large_and_has_a_label() -> None:
-    text = layout(body(grid(2, 3)), Look(wide=True, size="small", label="my suite/asr"))
+    text = write_environments(body(grid(2, 3)), LatexStyle(wide=True, size="small", label="my suite/asr"))
     assert text.count("{table*}") == 2
     assert text.index("\\small\n") < text.index("\\begin{tabular}")
     assert text.count("\\label{tab:my-suite-asr}") == 1
-    plain = layout(body(grid(2, 3)), Look())
+    plain = write_environments(body(grid(2, 3)), LatexStyle())
     assert "siunitx" not in plain and "{table*}" not in plain and "\\small\n" not in plain and "\\label" not in plain
 
 
-@pytest.mark.parametrize("wrong", [Look(width=None), None])
-def test_a_width_is_one_of_a_page(wrong: Look | None) -> None:
+def test_a_width_is_one_of_a_page() -> None:
     for width in (3, 5000):
-        with pytest.raises(StoreError, match="points wide"):
-            Look(width=width)
+        with pytest.raises(StoreError):
+            LatexStyle(width=width)
 
 
 def test_a_table_of_a_page_is_one_environment() -> None:
-    text = layout(body(grid(1, 35)), Look(size="normalsize", width=345))
+    text = write_environments(body(grid(1, 34)), LatexStyle(size="normalsize", width=345))
     assert text.count("\\begin{table}") == 1 and "continued" not in text
 
 
@@ -71,7 +66,7 @@ def test_a_long_table_is_divided_into_pages_and_loses_no_row(groups: int, rows: 
     # Only some rows are flagged, so that only the floats that have such rows say what the sign means.
     flagged = [[*row[:2], replace(row[2], sign="†" * (i % 50 == 0))] for i, row in enumerate(of.rows)]
     told = replace(body(replace(of, rows=flagged)), legend={"†": "†: flagged."})
-    text = layout(told, Look(width=345, label="t"))
+    text = write_environments(told, LatexStyle(width=345, label="t"))
     pages = text.split("\\begin{table}")[1:]
     assert sorted(encoders(text)) == sorted(row[1].text for row in of.rows)
     assert [page.count("(continued)") for page in pages] == [0] + [1] * (len(pages) - 1)
@@ -85,11 +80,11 @@ def test_a_long_table_is_divided_into_pages_and_loses_no_row(groups: int, rows: 
 
 
 def test_long_captions_and_notes_take_room_of_the_rows() -> None:
-    of, look = grid(1, 33), Look(size="normalsize", width=219)
-    assert layout(body(of), look).count("\\begin{table}") == 1
+    of, look = grid(1, 33), LatexStyle(size="normalsize", width=219)
+    assert write_environments(body(of), look).count("\\begin{table}") == 1
     words = "There are many words to be said of this table. " * 9
-    assert layout(Body([words], of, ["All notes."]), look).count("\\begin{table}") == 2
-    assert layout(Body(["A rate."], of, [words * 2]), look).count("\\begin{table}") == 2
+    assert write_environments(LatexBody([words], of, ["All notes."]), look).count("\\begin{table}") == 2
+    assert write_environments(LatexBody(["A rate."], of, [words * 2]), look).count("\\begin{table}") == 2
 
 
 def test_short_notes_that_the_caption_has_said_are_not_replaced_by_all() -> None:
@@ -111,13 +106,13 @@ def test_a_title_above_rows_has_the_letter_of_its_note() -> None:
 
 
 def test_a_table_without_rows_is_an_empty_one() -> None:
-    assert "\\begin{tabular}{@{}llr@{}}" in layout(body(grid(0, 0)), Look())
+    assert "\\begin{tabular}{@{}llr@{}}" in write_environments(body(grid(0, 0)), LatexStyle())
 
 
 def test_pages_end_between_groups_where_they_can() -> None:
-    pages = layout(body(grid(4, 15, more="[10.0, 15.0]")), Look(size="normalsize", width=219)).split("\\begin{table}")[
-        1:
-    ]
+    pages = write_environments(body(grid(4, 15, more="[10.0, 15.0]")), LatexStyle(size="normalsize", width=219)).split(
+        "\\begin{table}"
+    )[1:]
     assert all(len(encoders(page)) % 15 == 0 for page in pages) and sum(len(encoders(page)) for page in pages) == 60
 
 
@@ -141,9 +136,13 @@ SHAPES = [grid(7, 14), grid(5, 10, 8), grid(3, 4, 8, "[10.0, 15.0]"), grid(60, 1
 @pytest.mark.parametrize("columns", ["onecolumn", "twocolumn"])
 @pytest.mark.parametrize("points", [10, 11])
 def test_tables_fit_columns_and_pages(columns: str, points: int, tmp_path: Path) -> None:
-    looks = [Look(), Look(size="footnotesize")]
-    looks = [*looks, Look(wide=True)] if columns == "twocolumn" else [Look(width=345), Look(width=345, size="small")]
-    text = "\\clearpage\n".join(layout(body(of), look) for of in SHAPES for look in looks)
+    looks = [LatexStyle(), LatexStyle(size="footnotesize")]
+    looks = (
+        [*looks, LatexStyle(wide=True)]
+        if columns == "twocolumn"
+        else [LatexStyle(width=345), LatexStyle(width=345, size="small")]
+    )
+    text = "\\clearpage\n".join(write_environments(body(of), look) for of in SHAPES for look in looks)
     log = compiled(f"\\documentclass[{columns},{points}pt]{{article}}", text, tmp_path)
     assert "Overfull" not in log and "Float too large" not in log
 
@@ -154,8 +153,8 @@ def test_the_tables_of_committed_runs_fit_an_article_of_two_columns(name: str, t
     results, texts = runs.results_of(reference.run(name)), []
     for wanted in results.plan.suite.tables:
         for intervals in (False, True):
-            made = runs.made(results, wanted)
-            texts.append(runs.rendered(made, results, wanted, "latex", runs.TableLook(intervals=intervals)))
+            made = runs.build_table(results, wanted)
+            texts.append(runs.render_built_table(made, results, wanted, "latex", runs.TableLook(intervals=intervals)))
     log = compiled("\\documentclass[twocolumn,11pt]{article}", "\\clearpage\n".join(texts), tmp_path)
     assert "Overfull \\hbox" not in log and "Float too large" not in log
     assert not [text for text in texts if "resizebox" in text or "--notes" in text or "{-}notes" in text]
@@ -202,6 +201,7 @@ def test_an_interval_is_a_subscript_or_plus_minus_and_the_caption_says_of_what()
         assert "\\label{tab:table1-asr}" in text
 
 
+@pytest.mark.nightly
 def test_the_ten_rows_of_the_papers_table_are_two_floats_at_most(tmp_path: Path) -> None:
     for layout_of in ("paper", "by-attack"):
         text = api.table(reference.run("table1-side-by-side"), fmt="latex", layout=layout_of)
@@ -212,9 +212,9 @@ def test_the_ten_rows_of_the_papers_table_are_two_floats_at_most(tmp_path: Path)
 @pytest.mark.nightly
 def test_texts_with_marks_compile_and_keep_to_their_column(tmp_path: Path) -> None:
     pieces = (("words that stay ", False), ("one that changes", True), (" ", False)) * 9
-    row = [Cell("1"), Cell("", pieces=pieces, colour="red"), Cell("0.93")]
-    of = Grid(["", "Sentence", "Cosine"], [row] * 4, [2], ["left", "text", "right"], 1)
-    text = layout(replace(body(of), caption=["Positives."]), Look())
+    row = [PaperCell("1"), PaperCell("", pieces=pieces, colour="red"), PaperCell("0.93")]
+    of = PaperGrid(["", "Sentence", "Cosine"], [row] * 4, [2], ["left", "text", "right"], 1)
+    text = write_environments(replace(body(of), caption=["Positives."]), LatexStyle())
     assert r"\textcolor{red}{\textbf{one that changes}}" in text
     assert "Overfull" not in compiled("\\documentclass{article}", text, tmp_path)
 
@@ -223,3 +223,22 @@ def test_each_row_of_a_table_of_victims_names_its_encoder() -> None:
     """It has no attacks, so the first column names no groups and cannot stand above the rows."""
     latex = api.table(reference.run("table1-side-by-side"), metric="clean", fmt="latex")
     assert "Random MiniLM & Clean & 76.0" in latex and "\\emph{all-MiniLM" not in latex
+
+
+def test_a_place_that_models_share_is_a_number_and_no_name_for_the_caption() -> None:
+    text = api.table(reference.run("board-local"), metric="ranks", fmt="latex")
+    caption = next(line for line in text.splitlines() if line.startswith("\\caption"))
+    assert "Place" not in caption
+    assert "Model & Place & " in text and "Random MiniLM & 1 & " in text
+
+
+def test_a_table_is_as_wide_as_a_page_of_one_column_unless_that_takes_another_float() -> None:
+    rooms = LatexStyle().list_rooms()
+    assert list(dict.fromkeys((room.points, room.page) for room in rooms)) == [(219, False), (345, True), (455, True)]
+    assert {room.points for room in LatexStyle(wide=True).list_rooms()} == {345, 455}
+    assert {room.points for room in LatexStyle(width=345).list_rooms()} == {345}
+    narrow = write_environments(body(grid(2, 3, 8)), LatexStyle())
+    assert narrow.count("{table*}") == 2 and "--width" not in narrow
+    wide = write_environments(body(grid(3, 10, 8, "[10.0, 15.0]")), LatexStyle())
+    assert "For an article of one column: --width 345" in wide.splitlines()[1]
+    assert "--width" not in write_environments(body(grid(3, 10, 8, "[10.0, 15.0]")), LatexStyle(width=500))

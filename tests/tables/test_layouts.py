@@ -11,38 +11,17 @@ from typing import Any
 import pytest
 
 from rbench.errors import StoreError, SuiteError
-from rbench.schema import AttackJob, Choice, Job, Outcome, Source
+from rbench.schema import AttackJob, Choice, Outcome, ResourceSource
 from rbench.score import STORED
-from rbench.store.runs import Store
-from rbench.tables import Results, attack_table, crossed, formats
-from rbench.tables.aggregate import grid
+from rbench.store.runs import RunStore
+from rbench.tables import Results, build_attack_table, crossed, formats
+from rbench.tables.aggregate import attack_grid
 from rbench.tables.table import Number
+from tests.tables.builders import count_metric, find_attack_jobs
 from tests.tables.conftest import ATTACKS, make_outcomes, make_plan, make_record, make_suite
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 OF_ATTACKS = [metric for metric in STORED if metric != "clean"]
-
-
-def value(outcomes: list[Outcome], metric: str) -> float:
-    """The metric by counting, written without a look at rbench.score."""
-    sound = [o for o in outcomes if o.status != "errored"]
-    attacked = [o for o in sound if o.status != "skipped"]
-    hit = [o for o in attacked if o.status == "succeeded"]
-    return {
-        "asr": lambda: len(hit) / len(attacked),
-        "oracle_asr": lambda: sum(o.oracle_label == 1 for o in hit) / len(attacked),
-        "aua": lambda: (len(attacked) - len(hit)) / len(sound),
-        "clean": lambda: len(attacked) / len(sound),
-        "queries": lambda: mean(o.num_queries for o in attacked),
-        "seconds": lambda: mean(o.seconds for o in attacked),
-        "perturbed": lambda: mean(o.perturbed_share for o in hit if o.perturbed_share),
-    }[metric]()
-
-
-def jobs_of(store: Store, attack: str, encoder: str, task: str) -> list[Job]:
-    plan = store.plan()
-    assert plan is not None
-    return [job for job in plan.jobs if job.parts == (encoder, task, "clean", attack)]
 
 
 def entries(table: Any, *names: str) -> dict[str, Any]:
@@ -54,15 +33,20 @@ def test_what_a_victim_is_before_attacks_stands_once(make_run: MakeRun) -> None:
     """The seeds of one attack are not all done: the number is that of the attack of which most are."""
     first, second = ATTACKS
     store = make_run(done=lambda job: job.parts[-1] != first or job.seed == 0)
-    for found in (attack_table(store, "clean"), crossed.table(grid(Results.of(store)), ["clean"], "paper")):
+    for found in (
+        build_attack_table(store, "clean"),
+        crossed.build_crossed_table(attack_grid(Results.of(store)), ["clean"], "paper"),
+    ):
         assert found.header == ("Encoder", "mr", "mini_nli", "Avg.")
         assert [row[0] for row in found.rows] == ["minilm", "bert_b"] and not found.groups
         assert [(cell["attack"], cell["encoder"], cell["task"]) for cell in found.cells] == [
             ("", encoder, task) for encoder in ("minilm", "bert_b") for task in ("mr", "mini_nli")
         ]
         for cell in found.cells:
-            outcomes = [o for job in jobs_of(store, second, cell["encoder"], cell["task"]) for o in make_outcomes(job)]
-            assert cell["value"] == pytest.approx(value(outcomes, "clean")) and cell["seeds"] == 2
+            outcomes = [
+                o for job in find_attack_jobs(store, second, cell["encoder"], cell["task"]) for o in make_outcomes(job)
+            ]
+            assert cell["value"] == pytest.approx(count_metric(outcomes, "clean")) and cell["seeds"] == 2
             assert entries(found, cell["encoder"])[cell["task"]].value == cell["value"]
         assert found.meaning.among == "of each column" and {contest.column for contest in found.contests} == {1, 2, 3}
 
@@ -70,14 +54,14 @@ def test_what_a_victim_is_before_attacks_stands_once(make_run: MakeRun) -> None:
 @pytest.mark.parametrize("metric", OF_ATTACKS)
 def test_cells_pool_their_seeds(make_run: MakeRun, metric: str) -> None:
     store = make_run()
-    table = attack_table(store, metric)
+    table = build_attack_table(store, metric)
     tasks = ["mini_nli"] if metric == "oracle_asr" else ["mr", "mini_nli"]
     assert [row[:2] for row in table.rows] == [(a, e) for a in ATTACKS for e in ("minilm", "bert_b")]
     assert len(table.cells) == 4 * len(tasks)
     for cell in table.cells:
-        seeds = [make_outcomes(job) for job in jobs_of(store, cell["attack"], cell["encoder"], cell["task"])]
-        assert cell["value"] == pytest.approx(value([o for seed in seeds for o in seed], metric))
-        assert cell["seed_sd"] == pytest.approx(stdev(value(seed, metric) for seed in seeds))
+        seeds = [make_outcomes(job) for job in find_attack_jobs(store, cell["attack"], cell["encoder"], cell["task"])]
+        assert cell["value"] == pytest.approx(count_metric([o for seed in seeds for o in seed], metric))
+        assert cell["seed_sd"] == pytest.approx(stdev(count_metric(seed, metric) for seed in seeds))
         assert cell["seeds"] == 2
         assert cell["errored"] == sum(o.status == "errored" for seed in seeds for o in seed)
         assert cell["low"] <= cell["value"] <= cell["high"]
@@ -92,26 +76,26 @@ def test_cells_pool_their_seeds(make_run: MakeRun, metric: str) -> None:
 @pytest.mark.parametrize("metric", OF_ATTACKS)
 def test_the_most_robust_of_each_attack_and_column_is_best(make_run: MakeRun, metric: str) -> None:
     choose = min if metric in ("asr", "oracle_asr", "seconds") else max
-    table = attack_table(make_run(), metric)
+    table = build_attack_table(make_run(), metric)
     for attack in ATTACKS:
         for column in zip(*[row[2:] for row in table.rows if row[0] == attack], strict=True):
-            read = [formats.number(n) for n in column]
-            best = formats.number(choose(column, key=lambda n: n.value))
+            read = [formats.format_number(n) for n in column]
+            best = formats.format_number(choose(column, key=lambda n: n.value))
             assert [n.best for n in column] == [text == best and len(set(read)) > 1 for text in read]
 
 
 def test_oracle_valid_asr_stands_beside_asr(make_run: MakeRun) -> None:
     store = make_run()
-    table = attack_table(store)
+    table = build_attack_table(store)
     assert table.header == ("Attack", "Encoder", "mr", "mini_nli", "oracle-valid", "Avg.")
     beside = [row[4] for row in table.rows]
-    assert beside == [row[2] for row in attack_table(store, "oracle_asr").rows]
-    assert "oracle-valid" not in attack_table(store, "aua").header
+    assert beside == [row[2] for row in build_attack_table(store, "oracle_asr").rows]
+    assert "oracle-valid" not in build_attack_table(store, "aua").header
 
 
 def test_a_missing_cell_is_a_gap_without_average_or_best(make_run: MakeRun) -> None:
     missing = ("bert_b", "mr", "clean", "pwws")
-    table = attack_table(make_run(done=lambda job: job.parts != missing))
+    table = build_attack_table(make_run(done=lambda job: job.parts != missing))
     hole, whole = entries(table, "pwws", "bert_b"), entries(table, "pwws", "minilm")
     assert hole["mr"] is hole["Avg."] is None
     assert hole["mini_nli"].value is not None
@@ -126,9 +110,9 @@ def test_a_missing_cell_is_a_gap_without_average_or_best(make_run: MakeRun) -> N
 
 def test_a_cell_with_seeds_missing_is_shown_and_marked(make_run: MakeRun) -> None:
     store = make_run(done=lambda job: job.parts != ("bert_b", "mr", "clean", "pwws") or job.seed == 1)
-    shown = entries(attack_table(store), "pwws", "bert_b")
-    (first, _) = jobs_of(store, "pwws", "bert_b", "mr")
-    assert shown["mr"].value == pytest.approx(value(make_outcomes(first), "asr"))
+    shown = entries(build_attack_table(store), "pwws", "bert_b")
+    (first, _) = find_attack_jobs(store, "pwws", "bert_b", "mr")
+    assert shown["mr"].value == pytest.approx(count_metric(make_outcomes(first), "asr"))
     assert shown["mr"].partial
     assert shown["Avg."].partial
     assert not shown["mini_nli"].partial
@@ -136,18 +120,18 @@ def test_a_cell_with_seeds_missing_is_shown_and_marked(make_run: MakeRun) -> Non
 
 def test_failed_jobs_are_named_apart(make_run: MakeRun) -> None:
     store = make_run()
-    job = jobs_of(store, "pwws", "minilm", "mr")[0]
+    job = find_attack_jobs(store, "pwws", "minilm", "mr")[0]
     record = store.record(job)
     assert record is not None
     store.write_record(record.model_copy(update={"status": "failed", "error": "boom", "scores": (), "counts": {}}))
-    notes = attack_table(store).notes
+    notes = build_attack_table(store).notes
     assert "1 of 16 attack jobs failed: minilm/mr/clean/pwws/seed1." in notes
     assert not [note for note in notes if "not done" in note]
 
 
 def test_nothing_done_is_a_table_of_gaps(make_run: MakeRun) -> None:
     for layout in ("paper", "full"):
-        table = attack_table(make_run(done=lambda job: False, name=layout), layout=layout)
+        table = build_attack_table(make_run(done=lambda job: False, name=layout), layout=layout)
         assert all(entry is None for row in table.rows for entry in row[5:])
         assert any("16 of 16 attack jobs not done" in note and "and 8 more" in note for note in table.notes)
 
@@ -160,14 +144,14 @@ def test_a_cell_without_a_denominator_is_not_a_gap(make_run: MakeRun) -> None:
         skipped = job.parts[:2] == ("minilm", "mr")
         outcomes = [o.model_copy(update={"status": "skipped"}) if skipped else o for o in make_outcomes(job)]
         store.write_record(make_record(job, outcomes))
-    shown = entries(attack_table(store), "pwws", "minilm")
+    shown = entries(build_attack_table(store), "pwws", "minilm")
     assert (shown["mr"].value, shown["mr"].n, shown["Avg."].value) == (None, 0, None)
-    assert not any(row[2].best for row in attack_table(store).rows)
-    assert entries(attack_table(store, "clean"), "minilm")["mr"].value == 0.0
+    assert not any(row[2].best for row in build_attack_table(store).rows)
+    assert entries(build_attack_table(store, "clean"), "minilm")["mr"].value == 0.0
 
 
 def test_one_encoder_has_no_best_and_one_task_no_average(make_run: MakeRun) -> None:
-    table = attack_table(make_run(make_suite(encoders=("minilm",), tasks=("mr",))))
+    table = build_attack_table(make_run(make_suite(encoders=("minilm",), tasks=("mr",))))
     assert table.header == ("Attack", "Encoder", "mr")
     assert not any(row[2].best for row in table.rows)
 
@@ -175,7 +159,7 @@ def test_one_encoder_has_no_best_and_one_task_no_average(make_run: MakeRun) -> N
 def test_a_second_strategy_makes_a_column(make_run: MakeRun) -> None:
     suite = make_suite(finetune=(Choice(name="probe"), Choice(name="clean")))
     for layout, task_columns in (("paper", []), ("full", ["Task"])):
-        table = attack_table(make_run(suite, name=layout), layout=layout)
+        table = build_attack_table(make_run(suite, name=layout), layout=layout)
         assert table.header[:3] == ("Attack", "Encoder", "Fine-tuning")
         assert list(table.header[3 : 3 + len(task_columns)]) == task_columns
         assert list(dict.fromkeys(row[2] for row in table.rows)) == ["probe", "clean"]
@@ -184,31 +168,33 @@ def test_a_second_strategy_makes_a_column(make_run: MakeRun) -> None:
 
 def test_the_full_layout_has_a_row_a_job_with_every_metric(make_run: MakeRun) -> None:
     store = make_run()
-    table = attack_table(store, "queries", "full")
+    table = build_attack_table(store, "queries", "full")
     plan = store.plan()
     assert plan is not None
     assert len(table.rows) == len(table.cells) == len(plan.jobs) == 16
     for row, cell in zip(table.rows, table.cells, strict=True):
         assert row[:4] == (cell["attack"], cell["encoder"], cell["task"], cell["seed"])
-        (job,) = [j for j in jobs_of(store, cell["attack"], cell["encoder"], cell["task"]) if j.seed == cell["seed"]]
+        (job,) = [
+            j for j in find_attack_jobs(store, cell["attack"], cell["encoder"], cell["task"]) if j.seed == cell["seed"]
+        ]
         outcomes = make_outcomes(job)
         statuses = [o.status for o in outcomes]
         assert row[4:7] == (20 - statuses.count("errored"), statuses.count("skipped"), statuses.count("errored"))
-        assert cell["value"] == pytest.approx(value(outcomes, "queries"))
+        assert cell["value"] == pytest.approx(count_metric(outcomes, "queries"))
         assert "seconds" not in cell["scores"]  # of the machine: the same run elsewhere has the same table
         for metric in set(STORED) - {"seconds"}:
             score = cell["scores"][metric]
             if metric == "oracle_asr" and cell["task"] == "mr":
                 assert (score["value"], score["n"]) == (None, 0)
             else:
-                assert score["value"] == pytest.approx(value(outcomes, metric))
+                assert score["value"] == pytest.approx(count_metric(outcomes, metric))
     assert [row[3] for row in table.rows[:2]] == [1, 0], "seeds in the suite's order"
     assert isinstance(table.rows[0][7], Number)
 
 
 def test_notes_say_what_stands_behind_the_numbers(make_run: MakeRun) -> None:
     suite = make_suite(notes=("A note of the suite.",))
-    notes = "\n".join(attack_table(make_run(suite, precision="bf16")).notes)
+    notes = "\n".join(build_attack_table(make_run(suite, precision="bf16")).notes)
     for words in (
         "succeeded / (succeeded + failed)",
         "A note of the suite.",
@@ -222,7 +208,7 @@ def test_notes_say_what_stands_behind_the_numbers(make_run: MakeRun) -> None:
     ):
         assert words in notes
     assert "unused" not in notes, "a resource that no attack needs stands behind nothing"
-    assert "fp32" not in "".join(attack_table(make_run(name="other")).notes)
+    assert "fp32" not in "".join(build_attack_table(make_run(name="other")).notes)
 
 
 def test_an_encoder_has_a_row_if_any_task_has_it(make_run: MakeRun) -> None:
@@ -233,7 +219,7 @@ def test_an_encoder_has_a_row_if_any_task_has_it(make_run: MakeRun) -> None:
         job for job in plan.jobs if job.parts[:2] != ("bert_b", "mr") and job.parts[0] + job.parts[3] != "minilmpwws"
     )
     store.write_plan(plan.model_copy(update={"jobs": left}))
-    table = attack_table(store, "aua")
+    table = build_attack_table(store, "aua")
     assert [row[:2] for row in table.rows] == [
         ("pwws", "bert_b"),
         *((list(ATTACKS)[1], e) for e in ("minilm", "bert_b")),
@@ -246,13 +232,13 @@ def test_an_encoder_has_a_row_if_any_task_has_it(make_run: MakeRun) -> None:
 @pytest.mark.parametrize("layout", ["paper", "by-task", "full"])
 def test_examples_without_words_are_told_only_where_there_are_any(make_run: MakeRun, layout: str) -> None:
     store = make_run()
-    before = attack_table(store, "asr", layout)
+    before = build_attack_table(store, "asr", layout)
     assert "without words" not in "".join((*before.notes, *before.header)).lower()
     assert not any("wordless" in cell for cell in before.cells)
-    (job,) = jobs_of(store, "pwws", before.cells[0]["encoder"], "mr")[:1]
+    (job,) = find_attack_jobs(store, "pwws", before.cells[0]["encoder"], "mr")[:1]
     wordless = Outcome(example_id="w", status="skipped", skip_reason="no words", original=("...",), label=1)
     store.write_record(make_record(job, [*make_outcomes(job), wordless]))
-    after = attack_table(store, "asr", layout)
+    after = build_attack_table(store, "asr", layout)
     assert sum(cell["wordless"] for cell in after.cells) == 1
     assert "those without words to replace" in "".join(after.notes)
     if layout == "full":
@@ -264,7 +250,7 @@ def test_examples_without_words_are_told_only_where_there_are_any(make_run: Make
         assert after.rows == before.rows
 
 
-def with_resource(store: Store, kind: str, source: Source, fingerprint: str = "") -> Store:
+def with_resource(store: RunStore, kind: str, source: ResourceSource, fingerprint: str = "") -> RunStore:
     """The same RUN with another resource behind its attacks."""
     plan = store.plan()
     assert plan is not None
@@ -280,8 +266,8 @@ def with_resource(store: Store, kind: str, source: Source, fingerprint: str = ""
 
 def test_no_folder_of_this_machine_enters_a_table(make_run: MakeRun) -> None:
     store = make_run(make_suite(attacks=("pwws",)))
-    with_resource(store, "synonyms", Source(kind="wordnet", name="/home/somebody/words"))
-    notes = "\n".join(attack_table(store).notes)
+    with_resource(store, "synonyms", ResourceSource(kind="wordnet", name="/home/somebody/words"))
+    notes = "\n".join(build_attack_table(store).notes)
     assert "words (wordnet)" in notes
     assert "/home" not in notes
 
@@ -289,24 +275,22 @@ def test_no_folder_of_this_machine_enters_a_table(make_run: MakeRun) -> None:
 @pytest.mark.parametrize(("fingerprint", "said"), [("ab" * 32, "folder"), ("ab" * 20, "hub")])
 def test_a_model_of_the_hub_that_lay_in_a_folder_is_said_to(make_run: MakeRun, fingerprint: str, said: str) -> None:
     store = make_run(make_suite(attacks=({"bertattack": {"max_words": 10}},)))
-    with_resource(store, "masked_lm", Source(kind="hub", name="bert-base-uncased"), fingerprint)
-    assert f"masked LM bert-base-uncased ({said})" in "\n".join(attack_table(store).notes)
+    with_resource(store, "masked_lm", ResourceSource(kind="hub", name="bert-base-uncased"), fingerprint)
+    assert f"masked LM bert-base-uncased ({said})" in "\n".join(build_attack_table(store).notes)
 
 
 def test_what_is_no_run_or_unknown_is_refused(make_run: MakeRun, tmp_path: Any) -> None:
-    with pytest.raises(StoreError, match="is not a RUN"):
-        attack_table(Store(tmp_path / "nothing"))
+    with pytest.raises(StoreError):
+        build_attack_table(RunStore(tmp_path / "nothing"))
     store = make_run(make_suite(tasks=("mr",)))
-    with pytest.raises(StoreError, match="no task of this suite has an oracle"):
-        attack_table(store, "oracle_asr")
-    with pytest.raises(SuiteError, match='unknown metric "querys"; did you mean queries'):
-        attack_table(store, "querys")
-    with pytest.raises(StoreError, match="unknown layout"):
-        attack_table(store, layout="papers")
+    with pytest.raises(StoreError, match="has an oracle"):
+        build_attack_table(store, "oracle_asr")
+    with pytest.raises(SuiteError):
+        build_attack_table(store, "querys")
     plan = make_plan(make_suite())
     store.write_plan(plan.model_copy(update={"jobs": ()}))
     with pytest.raises(StoreError, match="no attacks"):
-        attack_table(store)
+        build_attack_table(store)
 
 
 def test_a_table_needs_none_of_the_slow_libraries() -> None:

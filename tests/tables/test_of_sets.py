@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from rbench.config.metrics import Metrics
+from rbench.config.metrics import MetricCatalogue
 from rbench.schema import AttackJob, Choice, Job, Plan, Strategy
 from rbench.schema.suite import AdversarialSet
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import Results
-from rbench.tables.aggregate import grid
+from rbench.tables.aggregate import attack_grid
 from rbench.tables.frame import summary_frame
-from rbench.verdicts.cells import Cells
+from rbench.verdicts.cells import RunCells
 from tests.specs import of_set
 from tests.tables.conftest import ATTACKS, TASKS, finish, make_plan, make_suite
 
@@ -44,20 +44,20 @@ def with_set(plan: Plan, **asked: Any) -> Plan:
 )
 def test_an_attack_of_a_set_is_in_no_table_and_no_claim(tmp_path: Any, asked: dict[str, Any]) -> None:
     plain = make_plan(SUITE)
-    plan, store = with_set(plain, **asked), Store(tmp_path)
+    plan, store = with_set(plain, **asked), RunStore(tmp_path)
     assert len(plan.jobs) == len(plain.jobs) + 2
     store.write_plan(plan)
     for job in plan.jobs:
         if isinstance(job.spec, AttackJob):
             finish(store, job)
     results = Results.of(store)
-    found = grid(results)
+    found = attack_grid(results)
     assert {key: len(cell.runs) for key, cell in found.cells.items()} == {
         ("pwws", encoder, "clean", "mr"): 2 for encoder in SUITE.encoders
     }
     assert len(summary_frame(results)) == 4
-    claimed = set(Cells(results).ground.cells["asr"])
-    assert claimed == set(Cells(Results.planned(plain, Metrics())).ground.cells["asr"])
+    claimed = set(RunCells(results).claim_scope.cells["asr"])
+    assert claimed == set(RunCells(Results.for_plan(plain, MetricCatalogue())).claim_scope.cells["asr"])
 
 
 def test_an_attack_that_the_suite_asks_for_too_stays() -> None:

@@ -11,10 +11,10 @@ import pytest
 from statsmodels.stats.proportion import proportion_confint
 
 from rbench.schema import Job, Outcome
-from rbench.store.runs import Store
-from rbench.tables import Results, attack_table
-from rbench.tables.aggregate import grid
-from rbench.tables.any_attack import any_attack
+from rbench.store.runs import RunStore
+from rbench.tables import Results, build_attack_table
+from rbench.tables.aggregate import attack_grid
+from rbench.tables.any_attack import build_any_attack_cells
 from tests.tables.conftest import make_outcomes, make_plan, make_record, make_suite
 
 
@@ -29,9 +29,9 @@ def drawn(first: int) -> Callable[[Job], list[Outcome]]:
 
 
 @pytest.fixture
-def attacked(tmp_path: Path) -> Callable[..., Store]:
-    def make(outcomes: Callable[[Job], list[Outcome]], done: Iterable[int] = (0, 1), kept: bool = True) -> Store:
-        store = Store(tmp_path / "run")
+def attacked(tmp_path: Path) -> Callable[..., RunStore]:
+    def make(outcomes: Callable[[Job], list[Outcome]], done: Iterable[int] = (0, 1), kept: bool = True) -> RunStore:
+        store = RunStore(tmp_path / "run")
         plan = make_plan(make_suite())
         store.write_plan(plan)
         for job in (job for job in plan.jobs if job.seed in done):
@@ -48,17 +48,17 @@ def limits(cell: dict[str, Any], repeats: float) -> Any:
     return pytest.approx(proportion_confint(cell["value"] * n, n, method="wilson"))
 
 
-def sampled(store: Store, metric: str) -> list[dict[str, Any]]:
+def sampled(store: RunStore, metric: str) -> list[dict[str, Any]]:
     """The cells of a RUN, all attacks together, too, with intervals of the choice of examples."""
     results = Results.of(store)
-    alone = grid(results)
-    cells = any_attack(results, alone).beside(alone).cells.values()
+    alone = attack_grid(results)
+    cells = build_any_attack_cells(results, alone).beside(alone).cells.values()
     return [{**cell.sampled(metric).model_dump(), "task": cell.task} for cell in cells]
 
 
 @pytest.mark.parametrize(("first", "repeats"), [(0, 2), (5, 40 / 25), (19, 40 / 39), (20, 1)])
 def test_an_interval_counts_each_different_text_once(
-    attacked: Callable[..., Store], first: int, repeats: float
+    attacked: Callable[..., RunStore], first: int, repeats: float
 ) -> None:
     cells = sampled(attacked(drawn(first)), "aua")
     assert len(cells) == 12, "all attacks together, too"
@@ -66,26 +66,26 @@ def test_an_interval_counts_each_different_text_once(
         assert (cell["low"], cell["high"]) == limits(cell, repeats)
 
 
-def test_the_interval_of_one_seed_is_that_of_its_own_examples(attacked: Callable[..., Store]) -> None:
+def test_the_interval_of_one_seed_is_that_of_its_own_examples(attacked: Callable[..., RunStore]) -> None:
     store = attacked(drawn(5), done=(1,))
-    for cell in attack_table(store, "asr").cells:
+    for cell in build_attack_table(store, "asr").cells:
         assert (cell["low"], cell["high"]) == limits(cell, 1)
 
 
-def test_without_outcomes_an_interval_is_as_wide_as_if_seeds_shared_all(attacked: Callable[..., Store]) -> None:
+def test_without_outcomes_an_interval_is_as_wide_as_if_seeds_shared_all(attacked: Callable[..., RunStore]) -> None:
     store = attacked(drawn(20), kept=False)
-    for cell in attack_table(store, "asr").cells:
+    for cell in build_attack_table(store, "asr").cells:
         assert (cell["low"], cell["high"]) == limits(cell, 2)
 
 
-def test_tasks_are_told_apart(attacked: Callable[..., Store]) -> None:
+def test_tasks_are_told_apart(attacked: Callable[..., RunStore]) -> None:
     """Seeds share all examples of one task and none of the other."""
     store = attacked(lambda job: drawn(0 if job.parts[1] == "mr" else 20)(job))
     for cell in sampled(store, "asr"):
         assert (cell["low"], cell["high"]) == limits(cell, 2 if cell["task"] == "mr" else 1)
 
 
-def test_a_job_without_a_record_counts_as_if_it_shared_all(attacked: Callable[..., Store]) -> None:
+def test_a_job_without_a_record_counts_as_if_it_shared_all(attacked: Callable[..., RunStore]) -> None:
     """A measure may be done whose attacks are to be run again."""
     results = Results.of(attacked(drawn(20), done=(1,)))
     jobs = [job for job in results.plan.jobs if job.parts == results.plan.jobs[0].parts]
@@ -93,7 +93,7 @@ def test_a_job_without_a_record_counts_as_if_it_shared_all(attacked: Callable[..
     assert results.repeats(jobs) == 2
 
 
-def test_trainings_of_a_seed_share_all_of_its_examples(attacked: Callable[..., Store]) -> None:
+def test_trainings_of_a_seed_share_all_of_its_examples(attacked: Callable[..., RunStore]) -> None:
     """Two victims a seed on 20 texts each, of which seeds share 15: 80 attacks on 25 texts."""
     results = Results.of(attacked(drawn(5)))
     first, *others = results.plan.jobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.metrics import Metrics
+from rbench.metrics import MetricCatalogue
 from rbench.schema import (
     AttackJob,
     AttackSpec,
@@ -17,7 +17,7 @@ from rbench.schema import (
     TaskSpec,
     Training,
 )
-from rbench.tables.for_people import COLUMN, ROOM, shown_parts, titled, titles
+from rbench.tables.for_people import COLUMN_TITLE_ROOM, TITLE_ROOM, collect_titles, name_with_titles, replace_names
 from rbench.tables.table import Number, Table
 from tests.specs import of_sts
 from tests.tables.conftest import PROFILE, TASKS, make_suite
@@ -56,28 +56,28 @@ def encoder(name: str, title: str = "", short: str = "") -> EncoderSpec:
 
 
 def test_a_short_name_wins_over_a_title_and_a_title_over_a_name() -> None:
-    found = titles(plan_of(encoder("a", "A title"), encoder("b", "B title", "B"), encoder("c")))
+    found = collect_titles(plan_of(encoder("a", "A title"), encoder("b", "B title", "B"), encoder("c")))
     assert found == {"a": "A title", "b": "B"}
 
 
 @pytest.mark.parametrize(
     ("entry", "room"),
     [
-        (encoder("a", "x" * ROOM[EncoderSpec]), True),
-        (encoder("a", "x" * (ROOM[EncoderSpec] + 1)), False),
-        (AttackSpec(name="a", title="x" * ROOM[AttackSpec]), True),
-        (AttackSpec(name="a", title="x" * (ROOM[AttackSpec] + 1)), False),
-        (TaskSpec(name="a", kind="single", columns=("text",), title="x" * COLUMN), True),
-        (TaskSpec(name="a", kind="single", columns=("text",), title="x" * (COLUMN + 1)), False),
+        (encoder("a", "x" * TITLE_ROOM[EncoderSpec]), True),
+        (encoder("a", "x" * (TITLE_ROOM[EncoderSpec] + 1)), False),
+        (AttackSpec(name="a", title="x" * TITLE_ROOM[AttackSpec]), True),
+        (AttackSpec(name="a", title="x" * (TITLE_ROOM[AttackSpec] + 1)), False),
+        (TaskSpec(name="a", kind="single", columns=("text",), title="x" * COLUMN_TITLE_ROOM), True),
+        (TaskSpec(name="a", kind="single", columns=("text",), title="x" * (COLUMN_TITLE_ROOM + 1)), False),
     ],
 )
 def test_a_title_needs_room(entry: EncoderSpec | AttackSpec | TaskSpec, room: bool) -> None:
-    assert ("a" in titles(plan_of(entry))) is room
+    assert ("a" in collect_titles(plan_of(entry))) is room
 
 
 def test_options_stay_visible() -> None:
     plan = plan_of(encoder("a", "A title"), labels={"a": "a[steps=20]"})
-    assert titles(plan) == {"a[steps=20]": "A title [steps=20]"}
+    assert collect_titles(plan) == {"a[steps=20]": "A title [steps=20]"}
 
 
 STRATEGIES = ("clean[epochs=4]", "adversarial[epochs=2,order=once]", "adversarial[epochs=3]", "freelb")
@@ -111,7 +111,7 @@ def test_options_of_a_strategy_that_a_plan_has_once_stand_below_the_table(
         )
         jobs.append(Job.make(spec, ("e", "mr", label), {}, 0))
     plan = Plan(suite=make_suite(), jobs=tuple(jobs))
-    found = titled(table(("Fine-tuning", "mr"), *((label, ONE) for label in labels)), plan, Metrics())
+    found = replace_names(table(("Fine-tuning", "mr"), *((label, ONE) for label in labels)), plan, MetricCatalogue())
     assert tuple(row[0] for row in found.rows) == shown
     assert found.brief == below
 
@@ -135,22 +135,22 @@ def test_a_strategy_with_options_by_task_is_one_strategy() -> None:
         for task in ("mr", "mini_nli")
     ]
     plan = Plan(suite=make_suite(), jobs=tuple(jobs))
-    found = titled(table(("Fine-tuning", "mr"), (choice.label, ONE)), plan, Metrics())
+    found = replace_names(table(("Fine-tuning", "mr"), (choice.label, ONE)), plan, MetricCatalogue())
     assert found.rows[0][0] == "Adversarial"
     assert found.brief == ("Adversarial: by_task={mini_nli:{epochs:1}}, epochs=3.",)
 
 
 def test_two_that_would_read_alike_keep_their_names() -> None:
-    assert titles(plan_of(encoder("a", "Same"), encoder("b", "Same"), encoder("c", "Other"))) == {"c": "Other"}
+    assert collect_titles(plan_of(encoder("a", "Same"), encoder("b", "Same"), encoder("c", "Other"))) == {"c": "Other"}
 
 
 def test_the_title_of_the_guides_attack_is_shown() -> None:
     title = "TextFooler with closer synonyms"
-    assert titles(plan_of(AttackSpec(name="textfooler-strict", title=title))) == {"textfooler-strict": title}
+    assert collect_titles(plan_of(AttackSpec(name="textfooler-strict", title=title))) == {"textfooler-strict": title}
 
 
 def test_a_title_that_is_the_name_of_another_is_not_used() -> None:
-    assert titles(plan_of(encoder("a", "b"), encoder("b"))) == {}
+    assert collect_titles(plan_of(encoder("a", "b"), encoder("b"))) == {}
 
 
 def table(header: tuple[str, ...], *rows: tuple[str | Number, ...]) -> Table:
@@ -159,16 +159,16 @@ def table(header: tuple[str, ...], *rows: tuple[str | Number, ...]) -> Table:
 
 def test_headers_rows_and_a_note_have_the_titles() -> None:
     plan = plan_of(encoder("a", "A title"), AttackSpec(name="pwws", title="PWWS"))
-    shown = titled(table(("Encoder", "pwws", "ASR pwws", "pwws Con"), ("a", "pwws", ONE, "of a")), plan)
+    shown = replace_names(table(("Encoder", "pwws", "ASR pwws", "pwws Con"), ("a", "pwws", ONE, "of a")), plan)
     assert shown.header == ("Encoder", "PWWS", "ASR PWWS", "PWWS Con")
     assert shown.rows == (("A title", "PWWS", ONE, "of a"),)
     assert shown.notes == ("A note on a.", "Names in notes, commands, CSV and JSON: A title: a; PWWS: pwws.")
 
 
 def test_a_table_without_titles_has_no_note_on_names() -> None:
-    shown = titled(table(("Encoder",), ("a",)), plan_of(encoder("a")))
+    shown = replace_names(table(("Encoder",), ("a",)), plan_of(encoder("a")))
     assert shown.notes == ("A note on a.",)
 
 
 def test_parts_of_a_job_have_titles() -> None:
-    assert shown_parts(("a", "mr", "clean"), {"a": "A title"}) == "A title/mr/clean"
+    assert name_with_titles(("a", "mr", "clean"), {"a": "A title"}) == "A title/mr/clean"

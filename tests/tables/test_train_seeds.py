@@ -20,15 +20,16 @@ from rbench.measures import budget as budgets
 from rbench.measures import unique as uniques
 from rbench.schema import Draw, Job, Plan
 from rbench.score import sts_scores, wilson
-from rbench.store.runs import Store
-from rbench.tables import Results, attack_table, build
+from rbench.score.contrast import BundleResult, contrast_scores
+from rbench.store.runs import RunStore
+from rbench.tables import Results, build, build_attack_table
 from rbench.tables.any_attack import ANY
-from rbench.tables.draws import means, within
+from rbench.tables.draws import spread_within_trainings, training_means
 from rbench.tables.formats import render
 from rbench.tables.frame import results_frame
+from rbench.tables.notes import selected_step_notes
 from rbench.tables.table import Number
-from tests.measures import test_contrast as contrast
-from tests.measures import test_evaluations as evaluations
+from tests.measures import contrast_runs, evaluation_runs
 from tests.tables.conftest import finish, make_outcomes, make_plan, make_suite
 
 DRAWS = {
@@ -57,9 +58,9 @@ def drawn(plan: Plan) -> Plan:
 
 
 @pytest.fixture
-def attacked(tmp_path: Path) -> Callable[..., Store]:
-    def make(done: Callable[[Job], bool] = lambda job: True, texts: bool = False, **changes: Any) -> Store:
-        store = Store(tmp_path / f"run{len(list(tmp_path.iterdir()))}")
+def attacked(tmp_path: Path) -> Callable[..., RunStore]:
+    def make(done: Callable[[Job], bool] = lambda job: True, texts: bool = False, **changes: Any) -> RunStore:
+        store = RunStore(tmp_path / f"run{len(list(tmp_path.iterdir()))}")
         plan = drawn(make_plan(make_suite(**changes)))
         store.write_plan(plan)
         for job in plan.jobs:
@@ -80,7 +81,7 @@ def rates(job: Job) -> dict[str, tuple[float, int]]:
     }
 
 
-def values(store: Store, cell: dict[str, Any], metric: str) -> np.ndarray[Any, Any]:
+def values(store: RunStore, cell: dict[str, Any], metric: str) -> np.ndarray[Any, Any]:
     """The metric of a cell's jobs: training seeds down (one row for an encoder without), fine-tuning seeds across."""
     plan = store.plan()
     assert plan is not None
@@ -93,9 +94,9 @@ def values(store: Store, cell: dict[str, Any], metric: str) -> np.ndarray[Any, A
 
 
 @pytest.mark.parametrize("metric", ["asr", "queries"])
-def test_an_encoder_has_one_row_and_two_spreads(attacked: Callable[..., Store], metric: str) -> None:
+def test_an_encoder_has_one_row_and_two_spreads(attacked: Callable[..., RunStore], metric: str) -> None:
     store = attacked()
-    table = attack_table(store, metric)  # type: ignore[arg-type]
+    table = build_attack_table(store, metric)  # type: ignore[arg-type]
     assert [row[1] for row in table.rows] == ["minilm", "bert_b"] * 2
     assert len(table.cells) == 8
     for cell in table.cells:
@@ -123,22 +124,26 @@ def test_the_spread_within_trainings_weighs_them_by_their_degrees_of_freedom() -
     groups = {0: [0.1, 0.4, 0.3, 0.9], 1: [0.5, 0.7], 2: [0.6]}
     pairs: list[tuple[int | None, float | None]] = [(seed, value) for seed, own in groups.items() for value in own]
     residuals = np.concatenate([np.array(own) - np.mean(own) for own in groups.values()])
-    assert within([*pairs, (3, None)]) == pytest.approx(math.sqrt((residuals**2).sum() / (len(residuals) - 3)))
-    assert within([(None, 0.1), (None, 0.4)]) == pytest.approx(np.std([0.1, 0.4], ddof=1))
-    assert within([(0, 0.1), (1, 0.4)]) is None
-    assert dict(means([*pairs, (3, None), (None, 0.7)])) == pytest.approx({s: np.mean(v) for s, v in groups.items()})
+    assert spread_within_trainings([*pairs, (3, None)]) == pytest.approx(
+        math.sqrt((residuals**2).sum() / (len(residuals) - 3))
+    )
+    assert spread_within_trainings([(None, 0.1), (None, 0.4)]) == pytest.approx(np.std([0.1, 0.4], ddof=1))
+    assert spread_within_trainings([(0, 0.1), (1, 0.4)]) is None
+    assert dict(training_means([*pairs, (3, None), (None, 0.7)])) == pytest.approx(
+        {s: np.mean(v) for s, v in groups.items()}
+    )
 
 
-def test_intervals_count_each_example_once(attacked: Callable[..., Store]) -> None:
+def test_intervals_count_each_example_once(attacked: Callable[..., RunStore]) -> None:
     """Three trainings and two seeds attack the same 20 examples, so that the interval is as wide as that of one."""
     store = attacked()
     plan = store.plan()
     assert plan is not None
-    for cell in attack_table(store, "asr").cells:
+    for cell in build_attack_table(store, "asr").cells:
         n = cell["n"] / (6 if cell["encoder"] == "minilm" else 2)
         low, high = proportion_confint(cell["value"] * n, n, method="wilson")
         assert (cell["low"], cell["high"]) == pytest.approx((low, high))
-    for cell in attack_table(store, "queries").cells:
+    for cell in build_attack_table(store, "queries").cells:
         labels = [label for label in DRAWS if cell["encoder"] == "minilm"] or [cell["encoder"]]
         jobs = [
             job for job in plan.jobs if job.parts[0] in labels and job.parts[1::2] == (cell["task"], cell["attack"])
@@ -149,9 +154,9 @@ def test_intervals_count_each_example_once(attacked: Callable[..., Store]) -> No
         assert (cell["low"], cell["high"]) == pytest.approx((np.mean(queries) - half, np.mean(queries) + half))
 
 
-def test_an_average_has_the_spread_of_the_trainings_averages(attacked: Callable[..., Store]) -> None:
+def test_an_average_has_the_spread_of_the_trainings_averages(attacked: Callable[..., RunStore]) -> None:
     store = attacked()
-    table = attack_table(store, "aua")
+    table = build_attack_table(store, "aua")
     for row in table.rows:
         entries = dict(zip(table.header, row, strict=True))
         average, tasks = entries["Avg."], [entries["mr"], entries["mini_nli"]]
@@ -162,38 +167,38 @@ def test_an_average_has_the_spread_of_the_trainings_averages(attacked: Callable[
         assert set(expected) == (set(SEEDS) if row[1] == "minilm" else set())
 
 
-def test_notes_name_both_kinds_of_seeds(attacked: Callable[..., Store]) -> None:
+def test_notes_name_both_kinds_of_seeds(attacked: Callable[..., RunStore]) -> None:
     for layout in ("paper", "by-task", "full"):
-        table = attack_table(attacked(), layout=layout)
+        table = build_attack_table(attacked(), layout=layout)
         assert "Training seeds 0, 2, 1: 3 trainings of each of minilm." in table.notes
         assert "Not trained by rbench, so there is one of each: bert_b." in table.notes
         assert "Fine-tuning seeds 1, 0: 2 with each encoder." in table.notes
         assert not [note for note in table.notes if note.startswith("Seed")]
-    assert "each example counts once, however many seeds share it" in attack_table(attacked()).interval.lower()
-    assert "with seeds as levels" in attack_table(attacked(texts=True)).interval
-    one = attack_table(attacked(seeds=(0,)))
+    assert "each example counts once, however many seeds share it" in build_attack_table(attacked()).interval.lower()
+    assert "with seeds as levels" in build_attack_table(attacked(texts=True)).interval
+    one = build_attack_table(attacked(seeds=(0,)))
     assert "±: standard deviation between training seeds." in one.notes
     entry = one.rows[0][2]
     assert isinstance(entry, Number) and entry.draws is not None and entry.draws.sd is not None
     assert f"{100 * (entry.value or 0):.1f} ± {100 * entry.draws.sd:.1f} |" in render(one, "markdown")
 
 
-def test_a_training_that_is_missing_makes_a_cell_partial(attacked: Callable[..., Store]) -> None:
+def test_a_training_that_is_missing_makes_a_cell_partial(attacked: Callable[..., RunStore]) -> None:
     store = attacked(done=lambda job: job.parts[0] != "minilm[seed=1]")
-    cells = {cell["encoder"]: cell for cell in attack_table(store).cells if cell["attack"] == "pwws"}
+    cells = {cell["encoder"]: cell for cell in build_attack_table(store).cells if cell["attack"] == "pwws"}
     assert (cells["minilm"]["train_seeds"], cells["minilm"]["seeds"]) == (2, 2)
-    row = attack_table(store).rows[0]
+    row = build_attack_table(store).rows[0]
     assert isinstance(row[2], Number) and row[2].partial
-    assert "minilm[seed=1]/mr/clean/pwws/seed1" in "\n".join(attack_table(store).notes)
-    nothing = attack_table(attacked(done=lambda job: False))
+    assert "minilm[seed=1]/mr/clean/pwws/seed1" in "\n".join(build_attack_table(store).notes)
+    nothing = build_attack_table(attacked(done=lambda job: False))
     assert all(cell["train_sd"] is None and cell["train_seeds"] == 0 for cell in nothing.cells)
 
 
-def test_the_full_layout_and_the_frame_have_a_column(attacked: Callable[..., Store]) -> None:
+def test_the_full_layout_and_the_frame_have_a_column(attacked: Callable[..., RunStore]) -> None:
     store = attacked(texts=True)
     plan = store.plan()
     assert plan is not None
-    table = attack_table(store, layout="full")
+    table = build_attack_table(store, layout="full")
     column = table.header.index("Training seed")
     assert table.header[column + 1] == "Seed"
     assert {row[column] for row in table.rows if row[1] == "minilm"} == set(SEEDS)
@@ -216,19 +221,19 @@ def test_the_full_layout_and_the_frame_have_a_column(attacked: Callable[..., Sto
             assert cell["value"] == pytest.approx(asr[tuple(cell[name] for name in by)])
 
 
-def test_the_frame_has_no_training_seed_without_the_axis(make_run: Callable[..., Store]) -> None:
+def test_the_frame_has_no_training_seed_without_the_axis(make_run: Callable[..., RunStore]) -> None:
     frame: pd.DataFrame = results_frame(make_run(texts=True))
     assert frame.train_seed.isna().all()
 
 
 def test_correlations_are_means_over_trainings(tmp_path: Path) -> None:
-    store, plan = Store(tmp_path), drawn(evaluations.make_plan())
+    store, plan = RunStore(tmp_path), drawn(evaluation_runs.make_plan())
     store.write_plan(plan)
     rng, found = np.random.default_rng(0), {}
     for job in plan.jobs:
         if job.stage == "measure":
             found[job.parts] = sts_scores(rng.permutation(40) + np.arange(40.0), np.arange(40.0))
-            store.write_record(evaluations.record(job, found[job.parts]))
+            store.write_record(evaluation_runs.make_record(job, found[job.parts]))
     table = build(store, "sts")
     assert [row[0] for row in table.rows] == ["minilm", "bert_b"]
     labels = ("stsb", "sickr[split=validation]")
@@ -257,13 +262,13 @@ def test_correlations_are_means_over_trainings(tmp_path: Path) -> None:
 
 
 def test_contrast_sets_are_means_over_trainings(tmp_path: Path) -> None:
-    store, plan = Store(tmp_path), drawn(contrast.make_plan(finetune=("clean",)))
+    store, plan = RunStore(tmp_path), drawn(contrast_runs.make_plan(finetune=("clean",)))
     store.write_plan(plan)
     rng, right = np.random.default_rng(0), {}
     for job in plan.jobs:
-        made = [contrast.Judged(bool(rng.integers(2)), ((bool(rng.integers(2)), True),)) for _ in range(contrast.N)]
+        made = [BundleResult(bool(rng.integers(2)), ((bool(rng.integers(2)), True),)) for _ in range(contrast_runs.N)]
         right[job.parts[0], job.parts[3], job.seed] = np.mean([one.edits[0][0] for one in made])
-        store.write_record(contrast.record(job, scores=contrast.contrast_scores(made)))
+        store.write_record(contrast_runs.make_record(job, scores=contrast_scores(made)))
     table = build(store, "contrast")
     assert [row[0] for row in table.rows] == ["minilm", "bert_b"]
     for cell in table.cells:
@@ -275,7 +280,7 @@ def test_contrast_sets_are_means_over_trainings(tmp_path: Path) -> None:
         if cell["encoder"] == "minilm":
             assert (rev["train_seeds"], rev["train_sd"]) == (3, pytest.approx(own.mean(axis=1).std(ddof=1)))
             assert cell["train_seeds"] == 3
-        low, high = proportion_confint(own.mean() * contrast.N, contrast.N, method="wilson")
+        low, high = proportion_confint(own.mean() * contrast_runs.N, contrast_runs.N, method="wilson")
         assert (rev["low"], rev["high"]) == pytest.approx((low, high)), "all victims see the same bundles"
     assert "Fine-tuning seeds 1, 0: 2 with each encoder." in table.notes
     full = build(store, "contrast", "full")
@@ -284,7 +289,7 @@ def test_contrast_sets_are_means_over_trainings(tmp_path: Path) -> None:
 
 
 def test_a_step_that_was_selected_is_told_once_an_encoder(tmp_path: Path) -> None:
-    plan = evaluations.make_plan()
+    plan = evaluation_runs.make_plan()
     trained = plan.jobs[0]
     other = trained.model_copy(
         update={
@@ -298,17 +303,17 @@ def test_a_step_that_was_selected_is_told_once_an_encoder(tmp_path: Path) -> Non
         }
     )
     draws = {"bert_b[seed=1]": Draw(encoder="bert_b", train_seed=1), "bert_b": Draw(encoder="bert_b", train_seed=0)}
-    (note,) = evaluations.selected_steps(plan.model_copy(update={"jobs": (trained, other), "draws": draws}))
+    (note,) = selected_step_notes(plan.model_copy(update={"jobs": (trained, other), "draws": draws}))
     assert note.endswith(": bert_b.")
 
 
-def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., Store]) -> None:
+def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., RunStore]) -> None:
     store = attacked(texts=True)
     plan = store.plan()
     assert plan is not None
     results = Results.of(store)
-    table = attack_table(results, "asr")
-    unique = {(c["encoder"], c["task"]): c for c in uniques.Unique().table(uniques.NoOptions(), results).cells}
+    table = build_attack_table(results, "asr")
+    unique = {(c["encoder"], c["task"]): c for c in uniques.UniqueSuccesses().table(uniques.NoOptions(), results).cells}
     cells = [cell for cell in table.cells if cell["attack"] == ANY]
     assert len(cells) == 4
     for cell in cells:
@@ -333,10 +338,10 @@ def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., S
 
 
 def test_a_budget_curve_counts_an_example_once_however_many_trainings_share_it(
-    attacked: Callable[..., Store],
+    attacked: Callable[..., RunStore],
 ) -> None:
-    table = budgets.Budget().table(budgets.Options(), Results.of(attacked(texts=True)))
-    rates = {(c["attack"], c["encoder"], c["task"]): c for c in attack_table(attacked(texts=True)).cells}
+    table = budgets.BudgetCurves().table(budgets.Options(), Results.of(attacked(texts=True)))
+    rates = {(c["attack"], c["encoder"], c["task"]): c for c in build_attack_table(attacked(texts=True)).cells}
     for cell in table.cells:
         rate = rates[cell["attack"], cell["encoder"], cell["task"]]  # type: ignore[index]
         assert cell["asr"] == rate["value"]

@@ -12,10 +12,8 @@ from rbench.schema import AttackSpec, EncoderSpec
 from rbench.schema.jobs import content_key
 from rbench.tables import build
 from rbench.tables.table import Table
-from tests.tables import test_flags
-from tests.tables.test_flags import SHOWN, TRAIN, Make
-
-make = test_flags.make
+from tests.tables import flagged_runs
+from tests.tables.flagged_runs import SHOWN_TABLES, TRAIN, MakeRun
 
 
 def said(table: Table) -> list[str]:
@@ -28,26 +26,28 @@ def variants(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, source in (("below", "section 3"), ("noise", None)):
         train = {**TRAIN, "options": {"variant": "printed"}}
         data = {"name": name, "base": "plain", "train": train, "variant_source": source}
-        monkeypatch.setitem(test_flags.ENCODERS, name, EncoderSpec.model_validate(data))
+        monkeypatch.setitem(flagged_runs.ENCODERS, name, EncoderSpec.model_validate(data))
     for name in ("pwws", "random"):
         of = AttackSpec(name=name, parameters={"variant": "released"}, variant_source="their code")
-        monkeypatch.setitem(test_flags.ATTACKS, name, of)
+        monkeypatch.setitem(flagged_runs.ATTACKS, name, of)
 
 
-@pytest.mark.parametrize(("metric", "layout"), [*SHOWN, ("contrast", "full")])
+@pytest.mark.parametrize(("metric", "layout"), [*SHOWN_TABLES, ("contrast", "full")])
 @pytest.mark.usefixtures("variants")
-def test_a_table_names_the_variants_that_it_stands_on_with_their_sources(metric: Any, layout: str, make: Make) -> None:
+def test_a_table_names_the_variants_that_it_stands_on_with_their_sources(
+    metric: Any, layout: str, make_flagged_run: MakeRun
+) -> None:
     attacks = ["Variant released, from their code: pwws, random."] if metric == "asr" else []
-    assert said(build(make(), metric, layout)) == ["Variant printed, from section 3: below.", *attacks]
+    assert said(build(make_flagged_run(), metric, layout)) == ["Variant printed, from section 3: below.", *attacks]
 
 
 @pytest.mark.usefixtures("variants")
-def test_a_table_names_no_variant_that_it_does_not_show(make: Make) -> None:
-    assert said(build(make(encoders=("plain",)), "sts")) == []
+def test_a_table_names_no_variant_that_it_does_not_show(make_flagged_run: MakeRun) -> None:
+    assert said(build(make_flagged_run(encoders=("plain",)), "sts")) == []
 
 
-def test_nothing_is_said_of_methods_without_variants(make: Make) -> None:
-    assert said(build(make(), "asr")) == []
+def test_nothing_is_said_of_methods_without_variants(make_flagged_run: MakeRun) -> None:
+    assert said(build(make_flagged_run(), "asr")) == []
 
 
 def test_loading_says_where_a_variant_comes_from_and_keys_do_not_hold_it() -> None:

@@ -27,9 +27,9 @@ from rbench.schema import (
     VictimJob,
 )
 from rbench.schema.victims import VictimSpec
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables.flags import Flags
-from rbench.tables.weak import LEAST, OF_SEARCHES, Weak
+from rbench.tables.weak import FEWEST_TEXTS, SEARCH_FLAGS, WeakAttacks
 from tests.tables.conftest import PROFILE, TASKS, make_record, make_suite
 
 textattack = _textattack.textattack
@@ -77,7 +77,7 @@ def attacked(victim: Toy, search: Any, *, k: int = 1, budget: float = float("inf
         textattack.constraints.overlap.MaxWordsPerturbed(max_num_words=1),
     ]
     goal = textattack.goal_functions.UntargetedClassification(victim, query_budget=budget)
-    attack = textattack.Attack(goal, constraints, spaces.InSpace(Marked(k)), search)  # type: ignore[arg-type]
+    attack = textattack.Attack(goal, constraints, spaces.WordSwapInSpace(Marked(k)), search)  # type: ignore[arg-type]
     search.attack, found = attack, []
     np.random.seed(0)
     for i, text in enumerate(texts()):
@@ -131,7 +131,7 @@ def flags(
     path: Path, *done: tuple[Job, list[Outcome]], measured: tuple[Job, list[MeasuredRow]] | None = None
 ) -> list[list[str]]:
     """The flags of attacks of which a RUN holds these outcomes; and, without outcomes, only those of the counts."""
-    store = Store(path / f"run{len(list(path.iterdir()))}")
+    store = RunStore(path / f"run{len(list(path.iterdir()))}")
     jobs = [VICTIM, *(one for one, _ in done), *([measured[0]] if measured else [])]
     plan = Plan(suite=make_suite(encoders=("theirs", "other"), seeds=(0,)), jobs=tuple(jobs))
     records = {}
@@ -178,7 +178,7 @@ def test_gradients_that_tell_nothing_are_masked(tmp_path: Path) -> None:
 
 
 def test_chance_says_nothing_of_few_texts_nor_where_nearly_all_is_found(tmp_path: Path) -> None:
-    few = fell(5, LEAST - 1)
+    few = fell(5, FEWEST_TEXTS - 1)
     assert flags(tmp_path, (job("deletion"), few), (job("random"), few)) == [[], []]
     same, most = fell(N // 2), fell(N // 2 + 2, texts_left=0)
     assert flags(tmp_path, (job("deletion"), same), (job("random"), same)) == [["no better than random"], []]
@@ -248,20 +248,20 @@ def test_a_function_that_answers_otherwise_is_not_deterministic(tmp_path: Path) 
 def test_they_are_found_once_however_often_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table asks for the flags of an attack in each entry, note and verdict that it stands behind."""
     asked: list[str] = []
-    found = Weak._found
-    monkeypatch.setattr(Weak, "_found", lambda self, of: asked.append(of.key) or found(self, of))
+    found = WeakAttacks._found
+    monkeypatch.setattr(WeakAttacks, "_found", lambda self, of: asked.append(of.key) or found(self, of))
     assert flags(tmp_path, (job("deletion"), fell(10)), (job(None), fell(40))) == [["weak search"], []]
     # The victim and two attacks, in each of two readings of the RUN: with its outcomes, and without.
     assert len(asked) == 6
 
 
 def test_they_void_verdicts_and_stand_where_flags_stand(tmp_path: Path) -> None:
-    from rbench.tables.flags import MEANINGS, OF_ATTACKS, VOIDING
+    from rbench.tables.flags import ATTACK_FLAGS, MEANINGS, VOIDING_FLAGS
 
-    assert set(OF_SEARCHES) <= set(OF_ATTACKS) <= set(VOIDING) and set(OF_SEARCHES) <= MEANINGS.keys()
+    assert set(SEARCH_FLAGS) <= set(ATTACK_FLAGS) <= set(VOIDING_FLAGS) and set(SEARCH_FLAGS) <= MEANINGS.keys()
 
 
-@pytest.mark.parametrize("flag", OF_SEARCHES)
+@pytest.mark.parametrize("flag", SEARCH_FLAGS)
 def test_each_is_explained(flag: str) -> None:
     docs = Path(__file__).resolve().parents[2] / "docs"
     assert f"\n`{flag}`: " in (docs / "health.md").read_text(encoding="utf-8")

@@ -51,18 +51,17 @@ def test_a_file_is_looked_for_under_the_data_folders_too(tmp_path: Path, monkeyp
     (tmp_path / "data" / "sentences.txt").write_text("found")
     assert texts(corpus("here/a.txt"), tmp_path / "data") == ["here"]
     assert texts(corpus("sentences.txt"), tmp_path / "here", tmp_path / "data") == ["found"]
-    with pytest.raises(
-        ResourceError, match=r"corpus here/b.txt: there is no such file in here, .*data; did you mean a.txt"
-    ):
+    with pytest.raises(ResourceError, match=r"there is no b\.txt in here, .*data.*; did you mean a\.txt"):
         open_task(corpus("here/b.txt"), [tmp_path / "data"])
-    with pytest.raises(ResourceError, match="no such file"):
+    with pytest.raises(ResourceError):
         locate_task(corpus("../data/nothing.txt"), [tmp_path / "here"])
 
 
 def test_corpus_is_whatever_lies_in_the_folder(write: Write, tmp_path: Path) -> None:
     spec = load_task("corpus", Registry())
-    with pytest.raises(ResourceError, match=r"Put corpus/\*\.jsonl \(columns text\) into a folder DIR"):
+    with pytest.raises(ResourceError) as caught:
         open_task(spec, [tmp_path])
+    assert "corpus/*.jsonl" in str(caught.value)
     write("corpus/b", [{"text": "third"}])
     write("corpus/a", [{"text": "first"}, {"text": "second"}])
     (tmp_path / "corpus" / "c.txt").write_text("fourth\n")
@@ -80,8 +79,9 @@ def test_corpus_is_whatever_lies_in_the_folder(write: Write, tmp_path: Path) -> 
 def test_a_corpus_needs_a_training_file_alone(write: Write, tmp_path: Path) -> None:
     write("mine/train", [{"text": "one"}])
     assert texts(corpus(), tmp_path) == ["one"]
-    with pytest.raises(ResourceError, match=r"Put mine/train\.jsonl"):
+    with pytest.raises(ResourceError) as caught:
         open_task(corpus(), [tmp_path / "mine"])
+    assert "mine/train.jsonl" in str(caught.value)
 
 
 def test_wiki1m_is_found_as_it_is_downloaded(tmp_path: Path) -> None:
@@ -92,5 +92,6 @@ def test_wiki1m_is_found_as_it_is_downloaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["../secrets/*", "/etc/*", "a/*/b", "*", "a/../b", ".hidden/*"])
 def test_no_source_leaves_the_data_folder(source: str, tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match="a local source is written"):
+    with pytest.raises(ResourceError) as caught:
         open_task(corpus(splits={"train": (source,)}), [tmp_path])
+    assert repr(source) in str(caught.value)

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 import rbench.tasks
-from rbench.config.files import Files
+from rbench.config.files import RegistryFiles
 from rbench.config.positions import Problems
 from rbench.config.registry import Registry
-from rbench.config.tasks import Tasks
-from rbench.measures.sts import SEVEN
+from rbench.config.tasks import TaskLoader
+from rbench.measures.sts import FIELD_SETS
 from rbench.schema import TaskSpec
 from rbench.system.hub import COMMIT, is_repo_id
 from rbench.tasks import local, split
@@ -27,16 +27,17 @@ def read(path: Path) -> TaskSpec:
 
 def loaded(path: Path) -> TaskSpec:
     """The task with the fragments that its file includes."""
-    spec = Tasks(Files(Registry(), problems := Problems())).load(path.stem, "here")
+    spec = TaskLoader(RegistryFiles(Registry(), problems := Problems())).load(path.stem, "here")
     problems.raise_any()
     assert spec is not None
     return spec
 
 
 SPECS = {path: loaded(path) for path in OURS}
-CORPORA = [path for path, spec in SPECS.items() if spec.kind == "unlabelled"]
+UNLABELLED = [path for path, spec in SPECS.items() if spec.kind == "unlabelled"]
+CORPORA = [path for path in UNLABELLED if len(SPECS[path].columns) == 1]
 RANKINGS = [path for path, spec in SPECS.items() if spec.kind == "ranking"]
-FILES = [path for path in OURS if path not in CORPORA and path not in RANKINGS]
+FILES = [path for path in OURS if path not in UNLABELLED and path not in RANKINGS]
 OF_PARTS = [path for path, spec in SPECS.items() if spec.parts]
 """Made of several sources, each with a place of its own."""
 NOT_ON_THE_HUB = [path for path in FILES if path not in OF_PARTS and SPECS[path].hub is None]
@@ -76,7 +77,7 @@ def test_hub_data_is_pinned_and_complete(path: Path) -> None:
 def test_parts_are_pinned_stay_in_their_folder_and_never_train_on_test(path: Path) -> None:
     spec = read(path)
     for part in spec.parts:
-        assert all(local.SOURCE.fullmatch(source) for source in part.local)
+        assert all(local.SOURCE_FORM.fullmatch(source) for source in part.local)
         assert "test" not in " ".join(part.local) or part.split == "test"
         if part.hub is not None:
             assert is_repo_id(part.hub.id) and COMMIT.fullmatch(part.hub.revision)
@@ -104,9 +105,9 @@ def test_every_split_on_the_hub_states_its_published_size_or_a_note_says_that_no
 @pytest.mark.parametrize("path", WITH_SIZES, ids=lambda path: path.stem)
 def test_sizes_of_a_divided_training_split_follow_the_rule_that_divides_it(path: Path) -> None:
     spec = read(path)
-    if on_the_hub(spec).get("validation") == f"train{split.HOLDOUT}" and "train" in spec.sizes:
+    if on_the_hub(spec).get("validation") == f"train{split.HOLDOUT_SUFFIX}" and "train" in spec.sizes:
         rows = spec.sizes["train"] + spec.sizes["validation"]
-        assert spec.sizes["validation"] == min(int(split.HOLDOUT_SHARE * rows), split.HOLDOUT_MOST)
+        assert spec.sizes["validation"] == min(int(split.HOLDOUT_SHARE * rows), split.MAX_HOLDOUT)
 
 
 def test_sst2_attacks_the_labelled_test_sentences_and_trains_on_glue() -> None:
@@ -122,7 +123,7 @@ def test_sst2_attacks_the_labelled_test_sentences_and_trains_on_glue() -> None:
 
 def test_sickr_has_the_pairs_that_the_papers_score() -> None:
     spec = read(FOLDER / "sickr.yaml")
-    assert spec.sizes == {"train": 4500, "validation": 500, "test": SEVEN["sickr"]}
+    assert spec.sizes == {"train": 4500, "validation": 500, "test": FIELD_SETS["sickr"]}
 
 
 @pytest.mark.parametrize("path", NOT_ON_THE_HUB, ids=lambda path: path.stem)
@@ -134,13 +135,13 @@ def test_data_that_is_on_no_hub_says_where_it_is(path: Path) -> None:
 def test_local_layout_stays_in_its_folder_and_never_trains_on_test(path: Path) -> None:
     spec = read(path)
     assert spec.local is not None
-    for layout in local.layouts(spec):
+    for layout in local.list_layouts(spec):
         for source in layout.sources:
-            assert local.SOURCE.fullmatch(source)
+            assert local.SOURCE_FORM.fullmatch(source)
         if layout.unsplit is None:
             # The STS tasks of SemEval have test pairs, and no others to be trained on.
             assert set(layout.splits) == {"train", "validation", "test"} or spec.kind == "sts"
-            bare = {name: {split.source_of(s)[0] for s in sources} for name, sources in layout.splits.items()}
+            bare = {name: {split.strip_holdout(s)[0] for s in sources} for name, sources in layout.splits.items()}
             assert not bare["test"] & (bare.get("train", set()) | bare.get("validation", set()))
 
 
@@ -165,7 +166,15 @@ def test_a_corpus_has_texts_and_nothing_else(path: Path) -> None:
     assert (spec.name, spec.kind, spec.columns, spec.labels) == (path.stem, "unlabelled", ("text",), ())
     assert spec.title and spec.licence and (spec.reference or spec.hub is None)
     assert spec.local is not None and set(spec.local.splits) == {"train"}
-    assert all(local.SOURCE.fullmatch(source) for layout in local.layouts(spec) for source in layout.sources)
+    assert all(local.SOURCE_FORM.fullmatch(source) for layout in local.list_layouts(spec) for source in layout.sources)
+
+
+def test_the_triples_have_a_test_split_of_three_texts_a_row() -> None:
+    spec = read(FOLDER / "meaning_triples.yaml")
+    assert (spec.kind, spec.columns, spec.labels) == ("unlabelled", ("original", "kept", "changed"), ())
+    assert spec.title and spec.licence and spec.hub is None
+    assert spec.local is not None and set(spec.local.splits) == {"test"}
+    assert {*UNLABELLED} - {*CORPORA} == {FOLDER / "meaning_triples.yaml"}
 
 
 def test_the_corpus_of_simcse_is_one_file_of_a_repository() -> None:

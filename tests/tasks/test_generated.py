@@ -24,5 +24,5 @@ def test_generated_rows_become_examples_without_any_folder() -> None:
 
 
 def test_an_unknown_generator_is_an_error() -> None:
-    with pytest.raises(ResourceError, match="no generator 'none'"):
+    with pytest.raises(ResourceError):
         open_task(TaskSpec(name="toy", kind="single", columns=("text",), generator="none"))

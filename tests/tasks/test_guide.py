@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from rbench.config import load
 from rbench.config.registry import Registry
 from rbench.schema import ContrastSpec, EncoderSpec, TaskSpec
 from rbench.tasks import open_task
 from rbench.tasks.contrast import open_contrast
+from tests.guides import DOCS, read_yaml_blocks
 from tests.tasks.conftest import Write
-
-DOCS = Path(__file__).parents[2] / "docs"
-
-
-def shown(guide: str) -> dict[str, Any]:
-    """The YAML blocks of a guide by the path in their first line."""
-    blocks = re.findall(r"```yaml\n# DIR/(\S+)\.yaml\n(.*?)```", (DOCS / guide).read_text(encoding="utf-8"), re.DOTALL)
-    return {name: yaml.safe_load(text) for name, text in blocks}
 
 
 def test_tasks_of_the_guide(write: Write, tmp_path: Path) -> None:
-    files = shown("guide-add-a-task.md")
+    files = read_yaml_blocks("guide-add-a-task.md")
     specs = {name: TaskSpec.model_validate(value) for name, value in files.items()}
     assert all(name == f"tasks/{spec.name}" for name, spec in specs.items()) and len(specs) == 5
     phrases = specs["tasks/phrases"].hub
@@ -39,8 +29,8 @@ def test_tasks_of_the_guide(write: Write, tmp_path: Path) -> None:
 
 def test_the_contrast_set_of_the_guide(write: Write, tmp_path: Path) -> None:
     guide = (DOCS / "guide-contrast-sets.md").read_text(encoding="utf-8")
-    task = TaskSpec.model_validate(shown("guide-add-a-task.md")["tasks/tickets"])
-    spec = ContrastSpec.model_validate(shown("guide-contrast-sets.md")["contrast/tickets-edited"])
+    task = TaskSpec.model_validate(read_yaml_blocks("guide-add-a-task.md")["tasks/tickets"])
+    spec = ContrastSpec.model_validate(read_yaml_blocks("guide-contrast-sets.md")["contrast/tickets-edited"])
     (line,) = re.findall(r"DATA/tickets-edited/test\.jsonl\s+(\{.*\})", guide)
     write(spec.local or "", [line])
     (bundle,) = open_contrast(spec, task, [tmp_path]).rows
@@ -59,7 +49,7 @@ def test_suites_of_the_guide_on_contrast_sets_load(tmp_path: Path) -> None:
 
 
 def test_encoders_of_the_guide() -> None:
-    files = shown("guide-add-an-encoder.md")
+    files = read_yaml_blocks("guide-add-an-encoder.md")
     assert {f"encoders/{EncoderSpec.model_validate(value).name}" for value in files.values()} == set(files)
     assert len(files) == 6
     assert EncoderSpec.model_validate(files["encoders/e5-base-random"]).random_weights

@@ -93,3 +93,9 @@ def spec(objective: str, base: Path, pooling: str = "cls", **train: Any) -> Enco
     return EncoderSpec.model_validate(
         {"name": "tiny", "base": str(base), "pooling": pooling, "train": {"objective": objective, **settings}}
     )
+
+
+def fitted_spec(objective: str, base: Path, pooling: Any = "mean", **train: Any) -> EncoderSpec:
+    """An encoder whose objective is fitted to the vectors of `base`, as whitening and flows are."""
+    settings = {"steps": None} if objective == "whitening" else {"steps": 60, "learning_rate": 1e-2}
+    return spec(objective, base, pooling, **(settings | train))

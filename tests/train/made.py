@@ -23,7 +23,7 @@ def made(name: str, base: Path, dropout: float = 0.0, **options: Any) -> Contras
     torch.manual_seed(0)
     module = objectives.find(name)
     built: Any = module.build(
-        module.Options(**{"dropout": 0.1, **bases.OPTIONS.get(name, {}), **options}), bases.spec(name, base), base
+        module.Options(**{"dropout": 0.1, **bases.OPTIONS.get(name, {}), **options}), bases.spec(name, base), base, None
     )
     built.model.double().train()
     for part in built.model.modules():

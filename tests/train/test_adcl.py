@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from rbench.measures.positives import _made
+from rbench.measures.positives import _make_positives
 from rbench.train import objectives
 from rbench.train.moco import MoCoObjective
-from rbench.words.substitution.segmentation import spans_of
+from rbench.words.substitution.segmentation import find_words
 from tests.recipes import substitution_toy as toy
 from tests.train import bases
-from tests.train.test_moco import alone
+from tests.train.moco_builders import project_alone
 
 TEXTS = toy.sentences(np.random.default_rng(7), 24)[0]
 TAU = 0.5
@@ -48,7 +48,7 @@ def positives(built: MoCoObjective, texts: list[str]) -> tuple[list[str], dict[s
 
 
 def words(text: str) -> list[str]:
-    return [text[start:end].lower() for _, start, end in spans_of([text])]
+    return [text[start:end].lower() for _, start, end in find_words([text])]
 
 
 @pytest.mark.parametrize(("max_words", "share", "budget"), [(10, 0.2, 2), (10, 0.5, 5), (3, 0.5, 3), (10, 0.1, 1)])
@@ -73,11 +73,11 @@ def test_the_attack_raises_equation_1_by_what_it_says(base: Path) -> None:
     step(built, TEXTS[:8])  # something is in the queue
     texts, model = TEXTS[8:16], built.model
     found, counted = positives(built, texts)
-    own = [alone(model.key_encoder.eval(), model.key_head, text) for text in texts]
+    own = [project_alone(model.key_encoder.eval(), model.key_head, text) for text in texts]
     queue = [*model.queue.keys[:8].tolist(), *own]
 
     def loss(text: str, row: int) -> float:
-        z = alone(model.encoder.eval(), model.head, text)
+        z = project_alone(model.encoder.eval(), model.head, text)
         exponents = [math.exp(sum(x * y for x, y in zip(z, key, strict=True)) / TAU) for key in queue]
         return -math.log(exponents[8 + row] / sum(exponents))
 
@@ -115,7 +115,7 @@ def test_the_attack_changes_nothing_but_words(base: Path) -> None:
 def test_hard_positives_of_more_texts_than_the_queue_holds_are_made_in_parts(base: Path) -> None:
     built = made(base, queue=8)
     with torch.no_grad():
-        found, sums = _made(built.model, TEXTS[:20])
+        found, sums = _make_positives(built.model, TEXTS[:20])
         parts = [positives(built, TEXTS[at : min(at + 8, 20)]) for at in (0, 8, 16)]
     assert found == [text for texts, _ in parts for text in texts]
     assert sums == pytest.approx({name: sum(counted[name] for _, counted in parts) for name in sums})

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.train.made import CONTRASTIVE, batch_of, heads_seen, made, run
-from tests.train.test_contrastive_losses import slow_info_nce
+from tests.train.slow_losses import slow_info_nce
 
 
 @pytest.mark.parametrize("name", ["uscal", "atcl"])
@@ -37,6 +37,7 @@ def test_r_raises_the_divergence(base: Path) -> None:
     assert losses[1] > 2 * losses[0]
 
 
+@pytest.mark.nightly
 def test_perturbing_models_stay_models(base: Path) -> None:
     """Every objective lowers its loss on a batch that it sees again and again."""
     for name in CONTRASTIVE:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import transformers
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
@@ -19,7 +19,7 @@ from rbench.config import load_resources
 from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError
 from rbench.plan.prepare import Options
-from rbench.schema import PretrainJob, ResourceSet, Source
+from rbench.schema import PretrainJob
 from rbench.store.weights import default_cache
 from rbench.train import edits as editing
 from rbench.train.loop import pretrain
@@ -108,11 +108,11 @@ def test_both_sides_of_a_view_are_where_the_tokenizer_has_them(tmp_path: Path) -
     """`replaced` in the batch, against the words of the edits: pieces of a replaced word are 1, and nothing else is."""
     bases.masked_bert(tmp_path / "any")
     spec = bases.spec("cline", tmp_path, max_length=12).model_copy(update={"base": None, "architecture": ARCHITECTURE})
-    built = cline.build(cline.Options(), spec, None, resources=MINI)
+    built = cline.ClineTraining().build(cline.Options(), spec, None, MINI)
     built.prepare(TEXTS, tmp_path / "edits", None)
     batch = built.collate([built.features(text) for text in TEXTS])
     assert batch["input_ids"].shape == (len(TEXTS), 3, 12), "cut where training cuts"
-    edits = editing.of_corpus(TEXTS, tmp_path / "edits", built._lexicon, built._edit_options, 0)
+    edits = editing.edit_corpus(TEXTS, tmp_path / "edits", built._lexicon, built._edit_options, 0)
     for i, text in enumerate(TEXTS):
         for view, edit in enumerate(edits[text], 1):
             ids = batch["input_ids"][i, view][batch["replaced"][i, view].bool()]
@@ -133,28 +133,16 @@ def test_a_base_without_a_masked_lm_head_is_given_one(tmp_path: Path, caplog: py
 
 def test_a_corpus_without_a_word_to_replace_is_refused(base: Path, tmp_path: Path) -> None:
     texts = [f"the {number} of the {number + 1}" for number in range(30)]
-    with pytest.raises(JobError, match=r"Encoder tiny: no sentence of its corpus has a word that can be replaced"):
+    with pytest.raises(JobError, match=r"tiny.* 30 texts"):
         pretrain(bases.spec("cline", base), base, texts, tmp_path / "o", seed=0, resources=MINI)
     # Some such sentences are no matter.
     scores = pretrain(bases.spec("cline", base), base, texts + TEXTS, tmp_path / "o", seed=0, resources=MINI)
     assert scores["loss"] > 0
 
 
-def test_what_cannot_be_is_said_before_work(base: Path, tmp_path: Path) -> None:
-    (tmp_path / "ppdb").mkdir()
-    (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
-    listed = ResourceSet(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
-    with pytest.raises(ResourceError, match="a list of synonyms has none"):
-        cline.build(cline.Options(), bases.spec("cline", base), base, resources=Resources(listed, [tmp_path]))
-    with pytest.raises(JobError, match="cls or mean"):
-        cline.build(cline.Options(), bases.spec("cline", base, "first-last-mean"), base, resources=MINI)
-    model = transformers.DistilBertForMaskedLM(
-        transformers.DistilBertConfig(vocab_size=5 + len(tiny.WORDS), dim=8, n_layers=1, n_heads=2, hidden_dim=8)
-    )
-    model.save_pretrained(tiny.write_bert(tmp_path / "distil"))
-    with pytest.raises(JobError, match="head of a DistilBertForMaskedLM is not known"):
-        where = tmp_path / "distil"
-        cline.build(cline.Options(), bases.spec("cline", where), where, resources=MINI)
+def test_a_pooling_that_cannot_be_saved_is_refused(base: Path) -> None:
+    with pytest.raises(JobError, match="first-last-mean"):
+        cline.ClineTraining().build(cline.Options(), bases.spec("cline", base, "first-last-mean"), base, MINI)
 
 
 ENTRY = """\
@@ -190,7 +178,7 @@ def test_the_job_says_which_words_it_was_trained_with(included: Options) -> None
 
 
 def test_held_out_sentences_without_edits_count_for_nothing(base: Path, tmp_path: Path) -> None:
-    built = cline.build(cline.Options(), bases.spec("cline", base), base, resources=MINI)
+    built = cline.ClineTraining().build(cline.Options(), bases.spec("cline", base), base, MINI)
     built.prepare(TEXTS, tmp_path, None)
     unedited = [f"the {number} of the {number + 1}" for number in range(30)]
     alone, with_others, others = (built.scores(texts) for texts in (TEXTS, TEXTS + unedited, unedited))
@@ -206,7 +194,9 @@ def test_a_share_that_the_corpus_cannot_have_is_warned_of(
 ) -> None:
     for share, warned in ((0.9, True), (0.4, False)):
         caplog.clear()
-        built = cline.build(cline.Options(synonym_share=share), bases.spec("cline", base), base, resources=MINI)
+        built = cline.ClineTraining().build(
+            cline.Options(synonym_share=share), bases.spec("cline", base), base, resources=MINI
+        )
         with caplog.at_level(logging.WARNING, logger="rbench"):
             built.prepare(TEXTS, tmp_path, None)
         assert ("but 90.0% is asked for" in caplog.text) == warned == bool(caplog.records)
@@ -221,7 +211,6 @@ def test_wordnet_missing_is_said_before_work_with_what_to_do(included: Options) 
 
 
 def test_options_are_within_bounds() -> None:
-    for wrong in ({"synonym_share": 1.5}, {"nearest": 0}, {"detection": "off"}, {"mask": 0}, {"shares": 1}):
-        with pytest.raises(ValueError, match="validation error"):
-            cline.Options.model_validate(wrong)
+    with pytest.raises(ValidationError):
+        cline.Options(synonym_share=1.5)
     assert cline.Options.model_validate({"resources": "mini"}).resources.set == "mini"

@@ -11,24 +11,11 @@ from torch import Tensor
 
 from rbench.train import contrastive_losses
 from rbench.train.heads import BatchNormHead, MLPHead
+from tests.train.slow_losses import SLOW_DIVERGENCES, cosine, slow_info_nce
 
 
 def vectors(*seeds: int, n: int = 5, d: int = 3) -> list[Tensor]:
     return [torch.randn(n, d, generator=torch.Generator().manual_seed(s), dtype=torch.float64) for s in seeds]
-
-
-def sim(u: Tensor, v: Tensor) -> float:
-    a, b = u.detach().numpy(), v.detach().numpy()
-    return float(a @ b / math.sqrt(a @ a) / math.sqrt(b @ b))
-
-
-def slow_info_nce(z: Tensor, positives: list[Tensor], others: Tensor, tau: float) -> float:
-    total = 0.0
-    for i in range(len(z)):
-        above = sum(math.exp(sim(z[i], p[i]) / tau) for p in positives)
-        negatives = sum(math.exp(sim(z[i], others[j]) / tau) for j in range(len(z)) if j != i)
-        total += -math.log(above / (above + negatives))
-    return total / len(z)
 
 
 @pytest.mark.parametrize("tau", [0.05, 0.5])
@@ -54,8 +41,8 @@ def test_nt_xent_is_its_formula() -> None:
     total = 0.0
     for i in range(10):
         j = (i + 5) % 10
-        below = sum(math.exp(sim(views[i], views[k]) / 0.1) for k in range(10) if k != i)
-        total += -math.log(math.exp(sim(views[i], views[j]) / 0.1) / below)
+        below = sum(math.exp(cosine(views[i], views[k]) / 0.1) for k in range(10) if k != i)
+        total += -math.log(math.exp(cosine(views[i], views[j]) / 0.1) / below)
     assert contrastive_losses.nt_xent(a, b, 0.1).item() == pytest.approx(total / 10, rel=1e-12)
 
 
@@ -66,22 +53,11 @@ def test_uniformity_is_its_formula() -> None:
     assert contrastive_losses.uniformity(x).item() == pytest.approx(math.log(sum(terms) / 6))
 
 
-def kl(p: np.ndarray, q: np.ndarray) -> float:
-    return float(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)))
-
-
-SLOW = {
-    "kl": kl,
-    "symmetric-kl": lambda p, q: (kl(p, q) + kl(q, p)) / 2,
-    "js": lambda p, q: kl(p, (p + q) / 2) / 2 + kl(q, (p + q) / 2) / 2,
-}
-
-
 @pytest.mark.parametrize("name", sorted(contrastive_losses.DIVERGENCES))
 def test_divergences_are_equations_11_to_14(name: str) -> None:
     p, q = (x.log_softmax(-1) for x in vectors(7, 8))
     found = contrastive_losses.DIVERGENCES[name](p, q)
-    expected = [SLOW[name](a, b) for a, b in zip(p.exp().numpy(), q.exp().numpy(), strict=True)]
+    expected = [SLOW_DIVERGENCES[name](a, b) for a, b in zip(p.exp().numpy(), q.exp().numpy(), strict=True)]
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
     np.testing.assert_allclose(contrastive_losses.DIVERGENCES[name](p, p).numpy(), 0, atol=1e-15)
 

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from rbench.train import objectives
 from rbench.train.loop import pretrain
-from rbench.train.substituted import Distillation, DistillationObjective, distance
-from rbench.words.substitution.segmentation import spans_of
+from rbench.train.substituted import DistillationModel, DistillationObjective, relative_distance
+from rbench.words.substitution.segmentation import find_words
 from tests.recipes import substitution_toy as toy
 from tests.train import bases
 
@@ -27,24 +27,22 @@ def made(where: Path, **options: Any) -> DistillationObjective:
     torch.manual_seed(0)
     module = objectives.find("distillation")
     spec = bases.spec("distillation", where, "mean", max_length=40)
-    built: Any = module.build(
-        module.Options(**{"dropout": 0.0, **NEAR, **options}), spec, where, resources=toy.resources()
-    )
+    built: Any = module.build(module.Options(**{"dropout": 0.0, **NEAR, **options}), spec, where, toy.resources())
     built.model.train()
     return built  # type: ignore[no-any-return]
 
 
-def wanted(model: Distillation, texts: list[str]) -> torch.Tensor:
-    return model.wanted(model.tokens(texts))
+def wanted(model: DistillationModel, texts: list[str]) -> torch.Tensor:
+    return model.teacher_vectors(model.tokens(texts))
 
 
-def edited(model: Distillation, texts: list[str]) -> list[str]:
+def edited(model: DistillationModel, texts: list[str]) -> list[str]:
     with torch.no_grad():
-        return model.edited(texts, wanted(model, texts))[0]
+        return model.edit_texts(texts, wanted(model, texts))[0]
 
 
 def words(text: str) -> list[str]:
-    return [text[start:end].lower() for _, start, end in spans_of([text])]
+    return [text[start:end].lower() for _, start, end in find_words([text])]
 
 
 def test_the_loss_is_the_distance_from_the_teacher_of_both_sentences(toy_base: Path) -> None:
@@ -69,8 +67,8 @@ def test_the_loss_is_the_distance_from_the_teacher_of_both_sentences(toy_base: P
 
 def test_a_distance_has_no_unit() -> None:
     h, t = torch.randn(4, 3), torch.randn(4, 3)
-    assert torch.allclose(distance(10 * h, 10 * t), distance(h, t), rtol=1e-5)
-    assert not distance(t, t).any()
+    assert torch.allclose(relative_distance(10 * h, 10 * t), relative_distance(h, t), rtol=1e-5)
+    assert not relative_distance(t, t).any()
 
 
 @pytest.mark.parametrize("how", ["random", "hard"])
@@ -92,7 +90,7 @@ def test_replaced_words_are_near_and_within_their_budget(
 
 
 def test_hard_substitutions_lead_further_away_than_random_ones(toy_base: Path) -> None:
-    hard, random = (made(toy_base, substitutions=how).model.distances(TEXTS) for how in ("hard", "random"))
+    hard, random = (made(toy_base, substitutions=how).model.measure_distances(TEXTS) for how in ("hard", "random"))
     assert hard["distance_before"] > 1.1 * random["distance_before"]
     assert hard["distance_edited"] == pytest.approx(hard["distance_before"]), "the student starts as the teacher"
 

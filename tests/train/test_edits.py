@@ -14,32 +14,44 @@ from hypothesis import strategies as st
 from rbench import mini
 from rbench.mini import tokenizer as mini_tokenizer
 from rbench.mini.lexical import antonyms, pos_tags
-from rbench.train.edits import Edit, EditOptions, Editor, Tagged, expected, marks, rate, tagged, types
-from rbench.words.resources.thesaurus import Related, mini_thesaurus
+from rbench.train.edits import (
+    EditOptions,
+    SentenceEdit,
+    SentenceEditor,
+    TaggedWords,
+    count_types,
+    expected_count,
+    find_rate,
+    mark_replaced,
+    tag_text,
+)
+from rbench.words.resources.thesaurus import RelatedWords, mini_thesaurus
 
 TEXTS = sorted({row["text"] for row in mini.rows("mini-corpus", "train")[:1500]})
 
 
-def editor(texts: list[str], table: dict[Any, Related] | None = None, seed: int = 0, **options: Any) -> Editor:
-    found = [tagged(text, pos_tags) for text in texts]
-    counts, look_up = types(texts, found), mini_thesaurus()
+def editor(
+    texts: list[str], table: dict[Any, RelatedWords] | None = None, seed: int = 0, **options: Any
+) -> SentenceEditor:
+    found = [tag_text(text, pos_tags) for text in texts]
+    counts, look_up = count_types(texts, found), mini_thesaurus()
     table = {kind: look_up(*kind) for kind in counts} if table is None else table
-    return Editor(EditOptions(**options), seed, table, counts, texts, found)
+    return SentenceEditor(EditOptions(**options), seed, table, counts, texts, found)
 
 
-def edits(made: Editor, texts: list[str]) -> list[tuple[Edit, Edit]]:
-    return [made.edit(text, tagged(text, pos_tags)) for text in texts]
+def edits(made: SentenceEditor, texts: list[str]) -> list[tuple[SentenceEdit, SentenceEdit]]:
+    return [made.edit(text, tag_text(text, pos_tags)) for text in texts]
 
 
 @pytest.fixture(scope="module")
-def corpus() -> list[tuple[Edit, Edit]]:
+def corpus() -> list[tuple[SentenceEdit, SentenceEdit]]:
     return edits(editor(TEXTS), TEXTS)
 
 
-def swaps(text: str, edit: Edit) -> list[tuple[str, str, str]]:
+def swaps(text: str, edit: SentenceEdit) -> list[tuple[str, str, str]]:
     """(word, its tag, what stands in its place), found by going along both texts; the rest must be the same."""
     found, at, shift = [], 0, 0
-    places = {place.start: place for place in tagged(text, pos_tags).places()}
+    places = {place.start: place for place in tag_text(text, pos_tags).places()}
     for start, end in edit.spans:
         place = places[start - shift]
         assert edit.text[at + shift : start] == text[at : place.start]
@@ -53,7 +65,7 @@ def swaps(text: str, edit: Edit) -> list[tuple[str, str, str]]:
 
 
 def words_of(text: str, tags: dict[str, str]) -> list[str]:
-    found = tagged(text, lambda tokens: [(token, tags.get(token.lower(), "NOUN")) for token in tokens])
+    found = tag_text(text, lambda tokens: [(token, tags.get(token.lower(), "NOUN")) for token in tokens])
     return [text[place.start : place.end] for place in found.places()]
 
 
@@ -65,15 +77,15 @@ def test_content_words_are_replaceable_and_names_and_auxiliaries_are_not() -> No
 
 
 def test_a_texts_words_are_its_tokens_with_a_letter_or_digit() -> None:
-    assert tagged("It isn't the 3rd film (of 4), is it?", pos_tags).words == 10
+    assert tag_text("It isn't the 3rd film (of 4), is it?", pos_tags).words == 10
 
 
 @given(st.text(max_size=60) | st.text("ab'’. <>-_n't", max_size=30))
 def test_any_text_can_be_tagged_and_edited(text: str) -> None:
-    found = tagged(text, pos_tags)
+    found = tag_text(text, pos_tags)
     assert all(text[place.start : place.end].isascii() for place in found.places())
     for edit in MADE.edit(text, found) if not found.packed else ():
-        assert edit == Edit(text, ())
+        assert edit == SentenceEdit(text, ())
 
 
 MADE = editor(TEXTS[:20])
@@ -81,14 +93,16 @@ MADE = editor(TEXTS[:20])
 # ------------------------------------------------------------------------------------------------- what replaces
 
 
-def test_nothing_but_replaceable_words_changes_and_spans_say_where(corpus: list[tuple[Edit, Edit]]) -> None:
+def test_nothing_but_replaceable_words_changes_and_spans_say_where(
+    corpus: list[tuple[SentenceEdit, SentenceEdit]],
+) -> None:
     for text, (same, other) in zip(TEXTS, corpus, strict=True):
         for edit in (same, other):
             assert all(edit.text[s:e][0].isupper() == (s == 0 or edit.text[s - 2] == ".") for s, e in edit.spans)
             assert len(swaps(text, edit)) == len(edit.spans)
 
 
-def test_x_syn_has_synonyms_hypernyms_and_inflections_alone(corpus: list[tuple[Edit, Edit]]) -> None:
+def test_x_syn_has_synonyms_hypernyms_and_inflections_alone(corpus: list[tuple[SentenceEdit, SentenceEdit]]) -> None:
     look_up, kinds = mini_thesaurus(), Counter[str]()
     for text, (same, _) in zip(TEXTS, corpus, strict=True):
         for word, tag, new in swaps(text, same):
@@ -99,13 +113,13 @@ def test_x_syn_has_synonyms_hypernyms_and_inflections_alone(corpus: list[tuple[E
     assert all(kinds[kind] > 200 for kind in ("synonyms", "hypernyms", "forms"))
 
 
-def test_x_ant_has_antonyms_wherever_there_are_any(corpus: list[tuple[Edit, Edit]]) -> None:
+def test_x_ant_has_antonyms_wherever_there_are_any(corpus: list[tuple[SentenceEdit, SentenceEdit]]) -> None:
     strangers = 0
     for text, (_, other) in zip(TEXTS, corpus, strict=True):
         swapped = swaps(text, other)
         opposite = [new in antonyms(word) for word, _, new in swapped]
         assert sum(opposite) == other.antonyms
-        having = sum(bool(antonyms(text[p.start : p.end])) for p in tagged(text, pos_tags).places())
+        having = sum(bool(antonyms(text[p.start : p.end])) for p in tag_text(text, pos_tags).places())
         assert other.antonyms == min(having, len(swapped)) and (other.antonyms or not having)
         for (word, tag, new), is_antonym in zip(swapped, opposite, strict=True):
             if is_antonym:
@@ -121,22 +135,24 @@ def test_x_ant_has_antonyms_wherever_there_are_any(corpus: list[tuple[Edit, Edit
 
 def test_an_antonym_comes_from_the_thesaurus_antonymy_and_from_nowhere_else() -> None:
     table = {
-        ("film", "NOUN"): Related(synonyms=("movie",), antonyms=("play",)),
-        ("story", "NOUN"): Related(synonyms=("tale",), hypernyms=("text",)),
+        ("film", "NOUN"): RelatedWords(synonyms=("movie",), antonyms=("play",)),
+        ("story", "NOUN"): RelatedWords(synonyms=("tale",), hypernyms=("text",)),
     }
     made = editor(["film story"], table, antonym_share=1.0)
     ((same, other),) = edits(made, ["film story"])
-    assert other == Edit("play film", ((0, 4), (5, 9)), antonyms=1), "for the story a word of the corpus"
+    assert other == SentenceEdit("play film", ((0, 4), (5, 9)), antonyms=1), "for the story a word of the corpus"
     assert {new for _, _, new in swaps("film story", same)} <= {"movie", "tale", "text"}
 
 
 def test_words_are_drawn_as_often_as_they_occur_under_the_tag() -> None:
     counts = {"cats": 600, "dogs": 300, "birds": 100, "kites": 1000, "slow": 50}
     texts = [f"{word} {n}" for word, count in counts.items() for n in range(count)]
-    table = {kind: Related() for kind in types(texts, [tagged(text, pos_tags) for text in texts])}
+    table = {kind: RelatedWords() for kind in count_types(texts, [tag_text(text, pos_tags) for text in texts])}
     tags = {"slow": "ADJ"}
-    found = [tagged(text, lambda ws: [(w, tags.get(w, "NOUN")) for w in ws]) for text in texts]
-    made = Editor(EditOptions(), 0, {**table, ("slow", "ADJ"): Related()}, types(texts, found), texts, found)
+    found = [tag_text(text, lambda ws: [(w, tags.get(w, "NOUN")) for w in ws]) for text in texts]
+    made = SentenceEditor(
+        EditOptions(), 0, {**table, ("slow", "ADJ"): RelatedWords()}, count_types(texts, found), texts, found
+    )
     drawn = Counter(other.text.split()[0] for _, other in (made.edit(t, f) for t, f in zip(texts, found, strict=True)))
     for word in ("cats", "dogs", "birds", "kites"):  # in the place of each other word, by its share of what is left
         mean = sum(n * counts[word] / (2000 - n) for other, n in counts.items() if other not in (word, "slow"))
@@ -144,7 +160,7 @@ def test_words_are_drawn_as_often_as_they_occur_under_the_tag() -> None:
     assert drawn["slow"] == 50, "the only word of its tag has none to be replaced by"
 
 
-def test_a_sentence_is_drawn_for_by_itself_and_by_the_seed(corpus: list[tuple[Edit, Edit]]) -> None:
+def test_a_sentence_is_drawn_for_by_itself_and_by_the_seed(corpus: list[tuple[SentenceEdit, SentenceEdit]]) -> None:
     made = editor(TEXTS)
     assert edits(made, TEXTS[::-1])[::-1] == corpus
     other = edits(editor(TEXTS, seed=1), TEXTS)
@@ -157,7 +173,7 @@ def test_a_sentence_is_drawn_for_by_itself_and_by_the_seed(corpus: list[tuple[Ed
 @pytest.mark.parametrize(("synonym_share", "antonym_share"), [(0.4, 0.2), (0.25, 0.3)])
 def test_the_shares_over_a_corpus_are_those_asked_for(synonym_share: float, antonym_share: float) -> None:
     made = editor(TEXTS, synonym_share=synonym_share, antonym_share=antonym_share)
-    words = sum(tagged(text, pos_tags).words for text in TEXTS)
+    words = sum(tag_text(text, pos_tags).words for text in TEXTS)
     same, other = (sum(len(edit.spans) for edit in kind) for kind in zip(*edits(made, TEXTS), strict=True))
     assert same / words == pytest.approx(synonym_share, abs=0.02)
     assert other / words == pytest.approx(antonym_share, abs=0.02)
@@ -166,7 +182,7 @@ def test_the_shares_over_a_corpus_are_those_asked_for(synonym_share: float, anto
 def test_others_make_up_for_sentences_with_too_little_to_replace() -> None:
     poor = [f"the the the the the the the {n} film" for n in range(100)]
     rich = [f"{n} the good film saw bad girls and bad boys" for n in range(100)]
-    words = sum(tagged(text, pos_tags).words for text in poor + rich)
+    words = sum(tag_text(text, pos_tags).words for text in poor + rich)
     found = [[len(edit.spans) for edit in pair] for pair in edits(editor(poor + rich), poor + rich)]
     assert sum(same for same, _ in found) / words == pytest.approx(0.4, abs=0.02)
     assert {same for same, _ in found[:100]} == {1}, "all that there is"
@@ -186,10 +202,10 @@ def test_a_word_is_replaced_wherever_one_can_be() -> None:
 )
 def test_the_rate_is_the_least_that_reaches_the_share(sizes: list[tuple[int, int]], share: float) -> None:
     words, most = [n for n, _ in sizes], [min(n, m) for n, m in sizes]
-    q = rate(share, words, most)
+    q = find_rate(share, words, most)
 
     def mean(q: float) -> float:
-        return sum(expected(q, n, m) for n, m in zip(words, most, strict=True)) / sum(words)
+        return sum(expected_count(q, n, m) for n, m in zip(words, most, strict=True)) / sum(words)
 
     if mean(1) < share:
         assert q == 1
@@ -214,7 +230,7 @@ def roberta(folder: Path) -> Any:
 
 
 def bert(folder: Path) -> Any:
-    mini_tokenizer.write(folder)
+    mini_tokenizer.write_tokenizer(folder)
     return transformers.AutoTokenizer.from_pretrained(folder)
 
 
@@ -226,7 +242,7 @@ def test_every_piece_of_a_replaced_word_is_marked_and_no_other(make: Any, tmp_pa
     for text, pair in list(zip(TEXTS, corpus, strict=True))[::3]:
         for edit in pair:
             encoded = tokenizer(edit.text, return_offsets_mapping=True, return_special_tokens_mask=True)
-            found = marks(encoded["offset_mapping"], encoded["special_tokens_mask"], edit.spans)
+            found = mark_replaced(encoded["offset_mapping"], encoded["special_tokens_mask"], edit.spans)
             slow, at = [], 0
             for start, end in (*edit.spans, (len(edit.text), len(edit.text))):
                 slow += [0] * len(pieces(tokenizer, edit.text[at:start].rstrip(" ")))
@@ -254,7 +270,7 @@ def test_marks_belong_to_the_new_text_with_pieces_on_either_side(make: Any, old:
     longer, shorter = tokenizer.tokenize("the stupendous films"), tokenizer.tokenize("the awful films")
     assert len(longer) > len(shorter)
     encoded = tokenizer(new, return_offsets_mapping=True, return_special_tokens_mask=True)
-    found = marks(encoded["offset_mapping"], encoded["special_tokens_mask"], [(4, new.index(" films"))])
+    found = mark_replaced(encoded["offset_mapping"], encoded["special_tokens_mask"], [(4, new.index(" films"))])
     marked = [token for token, mark in zip(encoded.tokens(), found, strict=True) if mark]
     assert "".join(marked).replace("##", "").lstrip("Ġ") == new.split()[1]
     assert sum(found) == len(encoded.tokens()) - 2 - len(tokenizer.tokenize("the")) - len(tokenizer.tokenize(" films"))
@@ -262,15 +278,15 @@ def test_marks_belong_to_the_new_text_with_pieces_on_either_side(make: Any, old:
 
 def test_marks_of_tokens_that_are_cut_off_or_hold_a_space() -> None:
     ends = [1, 0, 0, 0, 1]
-    assert marks([(0, 0), (0, 3), (3, 7), (7, 12), (0, 0)], ends, [(4, 7)]) == [0, 0, 1, 0, 0]
-    assert marks([(0, 0), (0, 3), (4, 4), (4, 7), (0, 0)], ends, [(4, 7)]) == [0, 0, 1, 1, 0]
-    assert marks([(0, 0), (0, 3), (4, 4), (4, 7), (0, 0)], ends, [(0, 3)]) == [0, 1, 0, 0, 0]
-    assert marks([(0, 0), (0, 3), (0, 0)], [1, 0, 1], [(4, 7), (9, 11)]) == [0, 0, 0], "they are cut off"
-    assert marks([(0, 1), (0, 1), (1, 2), (2, 6)], [0] * 4, [(0, 1), (3, 4), (4, 5)]) == [1, 1, 0, 1]
-    assert marks([(0, 0), (0, 0)], [1, 1], []) == [0, 0]
+    assert mark_replaced([(0, 0), (0, 3), (3, 7), (7, 12), (0, 0)], ends, [(4, 7)]) == [0, 0, 1, 0, 0]
+    assert mark_replaced([(0, 0), (0, 3), (4, 4), (4, 7), (0, 0)], ends, [(4, 7)]) == [0, 0, 1, 1, 0]
+    assert mark_replaced([(0, 0), (0, 3), (4, 4), (4, 7), (0, 0)], ends, [(0, 3)]) == [0, 1, 0, 0, 0]
+    assert mark_replaced([(0, 0), (0, 3), (0, 0)], [1, 0, 1], [(4, 7), (9, 11)]) == [0, 0, 0], "they are cut off"
+    assert mark_replaced([(0, 1), (0, 1), (1, 2), (2, 6)], [0] * 4, [(0, 1), (3, 4), (4, 5)]) == [1, 1, 0, 1]
+    assert mark_replaced([(0, 0), (0, 0)], [1, 1], []) == [0, 0]
 
 
 def test_places_are_packed_and_come_back() -> None:
-    found = tagged("The dog saw films.", pos_tags)
-    assert isinstance(found, Tagged) and found.words == 4
+    found = tag_text("The dog saw films.", pos_tags)
+    assert isinstance(found, TaggedWords) and found.words == 4
     assert [tuple(place) for place in found.places()] == [(4, 7, "NOUN"), (8, 11, "VERB"), (12, 17, "NOUN")]

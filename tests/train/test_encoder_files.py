@@ -161,7 +161,7 @@ def test_released_is_a_bundle_of_all_that_the_authors_code_sets() -> None:
     assert released.options == {**printed.options, "variant": "released"}
     assert (released.learning_rate, released.epochs, released.batch_size, released.max_length) == (7e-6, 2, 256, 32)
     assert released.select_every == 125
-    scored = {task: released.scored_split(task) for task in released.selecting}
+    scored = {task: released.scored_split(task) for task in released.selection_tasks}
     years = {f"sts{year}": "test" for year in range(12, 17)}
     assert scored == {**years, "stsb": "validation", "sickr": "validation"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,16 +12,17 @@ import torch
 
 from rbench import api
 from rbench.plan.prepare import Options
-from rbench.schema import Health
-from rbench.system.progress import Silent
+from rbench.schema import EncoderSpec, Health
+from rbench.system.progress import SilentProgress
 from rbench.train import health, objectives
 from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.health import due
 from rbench.train.loop import pretrain
+from rbench.train.options import Contrastive
 from tests.train import bases
 from tests.train.bases import TEXTS
-from tests.train.test_loop import Interrupted, stop_at
-from tests.train.test_selection import PAIRS, SELECTION
+from tests.train.interruption import Interrupted, interrupt_at
+from tests.train.selection_pairs import PAIRS, SELECTION
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +33,20 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(name: str, base: Path, out: Path, *, options: Any = None, **more: Any) -> tuple[Health, Any]:
     """Train; returns the health and the objective as the training left it."""
     module: Any = objectives.find(name)
-    built: list[Any] = []
+    make, built = module.build, list[Any]()
     train = {key: more.pop(key) for key in ("steps", "batch_size", "learning_rate") if key in more}
 
     def build(*args: Any, **kinds: Any) -> Any:
-        built.append(module.build(*args, **kinds))
+        built.append(make(*args, **kinds))
         return built[-1]
 
     spec = bases.spec(name, base, options=options or {}, **train)
     texts = more.pop("texts", None) or bases.texts_for(name)
-    spied: Any = SimpleNamespace(Options=module.Options, build=build, NEEDS=getattr(module, "NEEDS", ()))
     told: list[Health] = []
-    given = {"seed": 0, "module": spied, "health": told.append, **bases.asked(name), **more}
-    pretrain(spec, base, texts, out, **given)
+    given = {"seed": 0, "health": told.append, **bases.asked(name), **more}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "build", build)
+        pretrain(spec, base, texts, out, **given)
     (measured,) = told
     return measured, built[-1]
 
@@ -122,12 +123,12 @@ def test_measuring_changes_nothing(
 def test_an_interrupted_run_has_the_series_of_a_whole_one(
     name: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with patched(monkeypatch, EVERY=3):
+    with patched(monkeypatch, STEPS_PER_POINT=3):
         whole, _ = run(name, base, tmp_path / "whole", steps=12)
         assert len(whole.series) == 4
         more = {"steps": 12, "checkpoints": tmp_path / "c"}
         with pytest.raises(Interrupted):
-            run(name, base, tmp_path / "out", progress=stop_at(8), **more)
+            run(name, base, tmp_path / "out", progress=interrupt_at(8), **more)
         resumed, _ = run(name, base, tmp_path / "out", **more)
     assert resumed == whole
 
@@ -165,10 +166,8 @@ def test_the_held_out_texts_are_probed_and_training_texts_where_these_are_few(ba
 
 
 def test_an_objective_without_steps_has_an_empty_series(base: Path, tmp_path: Path) -> None:
-    from tests.train.test_fitted import fitted
-
     told: list[Health] = []
-    pretrain(fitted("whitening", base), base, TEXTS, tmp_path / "out", seed=0, health=told.append)
+    pretrain(bases.fitted_spec("whitening", base), base, TEXTS, tmp_path / "out", seed=0, health=told.append)
     assert told == [Health()]
 
 
@@ -183,7 +182,7 @@ def test_shares_are_of_the_gradients_with_respect_to_the_kept_weights() -> None:
         "third": 7 * head,
         "counted": torch.tensor(2.0),
     }
-    measured = health._terms({"loss": terms["first"] + terms["second"], **terms}, [kept])
+    measured = health._measure_terms({"loss": terms["first"] + terms["second"], **terms}, [kept])
     shares = {name: value for name, value in measured.items() if name.endswith(" share")}
     assert shares == {"first share": 0.25, "second share": 0.75, "third share": 0.0}
     assert measured["counted"] == 2 and measured["loss"] == pytest.approx(25 - 45 + 100)
@@ -192,7 +191,7 @@ def test_shares_are_of_the_gradients_with_respect_to_the_kept_weights() -> None:
 
 def test_the_series_has_terms_and_shares_of_the_training_batch(base: Path, tmp_path: Path) -> None:
     seen: list[dict[str, float]] = []
-    see = health.Observer.see
+    see = health.HealthObserver.see
 
     def spy(self: Any, step: int, outputs: Any) -> None:
         weights = list(self._objective.kept.parameters())
@@ -204,7 +203,7 @@ def test_the_series_has_terms_and_shares_of_the_training_batch(base: Path, tmp_p
         see(self, step, outputs)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(health.Observer, "see", spy)
+        patch.setattr(health.HealthObserver, "see", spy)
         measured, _ = run("robustsentembed", base, tmp_path / "out", steps=2)
     for name in ("robust", "adversarial", "detection"):
         assert values(measured, f"{name} share") == pytest.approx([shares[name] for shares in seen], rel=1e-4)
@@ -223,10 +222,11 @@ def test_an_objective_of_a_users_own_adds_values_by_its_probe(base: Path, tmp_pa
         near, far = (z - z_plus).square().mean(), -z.std()
         return {"loss": near + far, "near": near, "far": far}
 
-    module = objectives.find("simcse")
-    own: Any = SimpleNamespace(
-        Options=module.Options, build=lambda options, spec, where: Mine(spec, where, options, losses)
-    )
+    class MyTraining(objectives.TrainingObjective[Contrastive]):
+        def build(self, options: Any, spec: EncoderSpec, base: Any, resources: Any) -> Mine:
+            return Mine(spec, base, options, losses)
+
+    own = MyTraining()
     told: list[Health] = []
     pretrain(bases.spec("simcse", base), base, TEXTS, tmp_path / "o", seed=0, module=own, health=told.append)
     assert values(told[0], "mine") == [8, 8] and not values(told[0], "undefined")
@@ -287,7 +287,7 @@ def test_scaling_by_the_perturbation_itself_lets_it_die(base: Path, tmp_path: Pa
 def test_the_record_holds_the_health_and_every_run_says_its_flags(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Heard(Silent):
+    class Heard(SilentProgress):
         def __init__(self) -> None:
             self.notes: list[str] = []
 

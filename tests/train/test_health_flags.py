@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.schema import Flag, Measured
-from rbench.train.health import flags
+from rbench.schema import Flag, MeasuredStep
+from rbench.train.health import raise_flags
 
 STEPS = 100
 
 
 def raised(*points: dict[str, float]) -> dict[Flag, str]:
-    series = [Measured(step=1 + i, values=values) for i, values in enumerate(points)]
-    return {one.flag: one.because for one in flags(series, STEPS)}
+    series = [MeasuredStep(step=1 + i, values=values) for i, values in enumerate(points)]
+    return {one.flag: one.because for one in raise_flags(series, STEPS)}
 
 
 def views(error: float = 0.3, top_1: float = 0.9, n: int = 64, **more: float) -> dict[str, float]:

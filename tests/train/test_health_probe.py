@@ -11,9 +11,9 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from rbench.train.contrastive_losses import info_nce, info_nce_each, top_1
+from rbench.train.contrastive_losses import find_top_1, info_nce, info_nce_each
 from rbench.train.heads import BatchNormHead
-from rbench.train.health import Adversary, of_adversary, of_tokens, of_views, untouched
+from rbench.train.health import AdversarialView, measure_adversary, measure_tokens, measure_views, untouched
 from tests.train.made import batch_of, made
 
 
@@ -33,11 +33,11 @@ def test_top_1_is_that_of_a_loop_over_all_keys(cosine: bool) -> None:
         near = [float(z[i] @ key / (z[i].norm() * key.norm() if cosine else 1)) for key in keys]
         expected.append(all(near[own] > other for j, other in enumerate(near) if j != own))
     assert 0 < sum(expected) < 12
-    assert top_1(z, keys, index, cosine=cosine).tolist() == expected
+    assert find_top_1(z, keys, index, cosine=cosine).tolist() == expected
 
 
 def test_vectors_that_are_all_the_same_find_nothing() -> None:
-    assert not top_1(torch.ones(4, 3), torch.ones(4, 3), torch.arange(4)).any()
+    assert not find_top_1(torch.ones(4, 3), torch.ones(4, 3), torch.arange(4)).any()
 
 
 def test_the_loss_of_each_text_has_the_loss_as_its_mean() -> None:
@@ -50,7 +50,7 @@ def test_the_error_is_the_probability_of_the_other_keys() -> None:
     z, keys = draw(5, 3), draw(5, 3, seed=1)
     probabilities = (torch.nn.functional.cosine_similarity(z[:, None], keys[None], dim=-1) / 0.2).softmax(1)
     own = probabilities.diagonal()
-    values = of_views(-own.log(), z, keys, torch.arange(5))
+    values = measure_views(-own.log(), z, keys, torch.arange(5))
     assert values["contrastive loss"] == pytest.approx(float(-own.log().mean()))
     assert values["error"] == pytest.approx(float(1 - own.mean()))
     assert (values["texts"], values["loss at chance"], values["top-1 at chance"]) == (5, math.log(5), 0.2)
@@ -78,7 +78,7 @@ def measured(delta: Tensor, loss: Any = None, points: list[Tensor] | None = None
         return plain.vectors(point)
 
     with untouched(plain, 3):
-        return of_adversary(plain, Adversary(X, delta * words, loss), words, f, nn.Identity())
+        return measure_adversary(plain, AdversarialView(X, delta * words, loss), words, f, nn.Identity())
 
 
 def test_the_ratio_is_the_mean_over_words_alone() -> None:
@@ -130,7 +130,7 @@ def test_a_word_is_dead_if_its_perturbation_is_a_millionth_of_it() -> None:
     X, eta = torch.ones(1, 5, 4), torch.ones(1, 5, 4)
     words = torch.tensor([1, 1, 1, 1, 0]).reshape(1, 5, 1).float()
     eta[0] *= torch.tensor([0.0, 0.9e-6, 1.1e-6, 1.0, 0.0]).reshape(5, 1)
-    assert of_tokens(X, eta, words) == {"dead words": 0.5}
+    assert measure_tokens(X, eta, words) == {"dead words": 0.5}
 
 
 # ------------------------------------------------------------------------------------------------------- untouched
@@ -160,7 +160,7 @@ def test_each_adversarial_objective_shows_the_perturbation_that_it_makes(name: s
     batch = batch_of(built)
     inputs = {"input_ids": batch.ids, "attention_mask": batch.mask, "special_tokens_mask": batch.special}
     torch.manual_seed(5)
-    seen = built.model.watched(inputs)
+    seen = built.model.observe_step(inputs)
     assert (
         seen.views is not None and seen.adversary is not None and (seen.eta is not None) == (name == "robustsentembed")
     )

@@ -15,7 +15,7 @@ from rbench import config
 from rbench.config.registry import Registry
 from rbench.train import objectives, perturb
 from rbench.train.contrastive import Batch, ContrastiveObjective
-from rbench.train.options import SentenceLevel
+from rbench.train.options import SentenceLevelOptions
 from tests.train.made import batch_of, made, run
 
 ACTS = 0.1
@@ -99,7 +99,7 @@ def test_a_knob_changes_delta_in_its_suite(suite: str, knob: str, profile: str |
 @pytest.mark.parametrize("profile", [None, "mini"])
 def test_epsilon_changes_delta_for_the_norm_that_the_paper_takes(profile: str | None, base: Path) -> None:
     rows = [row for row in rows_of("robustsentembed-table5", profile) if row["norm"] == "linf"]
-    radii = {row.get("epsilon", SentenceLevel.model_fields["epsilon"].default) for row in rows}
+    radii = {row.get("epsilon", SentenceLevelOptions.model_fields["epsilon"].default) for row in rows}
     found = acting("robustsentembed-table5", "epsilon", profile, base)
     assert any(set(pair) <= radii for pair in found)
 

@@ -6,16 +6,27 @@ import math
 
 import pytest
 
-from rbench.schema import EncoderSpec, Health, Job, Measured, PretrainJob, Provenance, Raised, Record, Score, TrainSpec
-from rbench.train.learned import learned
+from rbench.schema import (
+    EncoderSpec,
+    Health,
+    Job,
+    MeasuredStep,
+    PretrainJob,
+    Provenance,
+    RaisedFlag,
+    Record,
+    Score,
+    TrainSpec,
+)
+from rbench.train.learned import describe_training
 
 
-def record(first: float, last: float, hits: int, flags: tuple[Raised, ...] = ()) -> Record:
+def record(first: float, last: float, hits: int, flags: tuple[RaisedFlag, ...] = ()) -> Record:
     """A training whose 32 probed texts had these losses at the first and last step, and so many hits at the last."""
     chance = {"texts": 32.0, "loss at chance": math.log(32), "top-1 at chance": 1 / 32}
     series = (
-        Measured(step=1, values=chance | {"contrastive loss": first, "top-1": 0.5}),
-        Measured(step=300, values=chance | {"contrastive loss": last, "top-1": hits / 32}),
+        MeasuredStep(step=1, values=chance | {"contrastive loss": first, "top-1": 0.5}),
+        MeasuredStep(step=300, values=chance | {"contrastive loss": last, "top-1": hits / 32}),
     )
     encoder = EncoderSpec(name="mine", base="below", train=TrainSpec(objective="simcse", data="corpus"))
     return Record(
@@ -28,7 +39,7 @@ def record(first: float, last: float, hits: int, flags: tuple[Raised, ...] = ())
 
 
 def test_loss_top_1_and_uniformity_stand_beside_chance() -> None:
-    loss, top_1, uniformity = learned(record(3.2, 0.5, 30))
+    loss, top_1, uniformity = describe_training(record(3.2, 0.5, 30))
     assert loss.startswith("at step 300, of 32 texts: contrastive loss 0.5 (first 3.2, chance 3.47)")
     assert "the training has made it so" in loss
     assert top_1.startswith("top-1 94% (chance 3.1%, p below 0.001)") and "above chance" in top_1
@@ -44,12 +55,14 @@ def test_loss_top_1_and_uniformity_stand_beside_chance() -> None:
     ],
 )
 def test_each_value_says_what_it_means(first: float, last: float, hits: int, of_loss: str, of_top_1: str) -> None:
-    loss, top_1, _ = learned(record(first, last, hits))
+    loss, top_1, _ = describe_training(record(first, last, hits))
     assert of_loss in loss and of_top_1 in top_1
 
 
 def test_flags_are_told_and_a_training_without_a_probe_says_nothing_of_it() -> None:
-    *_, told = learned(record(0.3, 0.2, 32, (Raised(flag="saturated", because="loss 0.00001 at step 1 of 300"),)))
+    *_, told = describe_training(
+        record(0.3, 0.2, 32, (RaisedFlag(flag="saturated", because="loss 0.00001 at step 1 of 300"),))
+    )
     assert told.startswith("flag: saturated (loss 0.00001 at step 1 of 300)")
     bare = record(1, 1, 1).model_copy(update={"health": None, "scores": ()})
-    assert list(learned(bare)) == []
+    assert list(describe_training(bare)) == []

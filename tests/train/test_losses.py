@@ -13,7 +13,7 @@ from torch import Tensor
 from rbench.train import contrastive_losses, objectives
 from rbench.train.contrastive import Batch, ContrastiveObjective
 from tests.train.made import batch_of, formula, heads_seen, made, run
-from tests.train.test_contrastive_losses import SLOW, slow_info_nce
+from tests.train.slow_losses import SLOW_DIVERGENCES, slow_info_nce
 
 
 def test_simcse_is_its_equation(base: Path) -> None:
@@ -155,7 +155,7 @@ def test_robustsentembed_is_algorithm_1(
 
 
 @pytest.mark.parametrize("direction", ["gradient", "unit"])
-@pytest.mark.parametrize("divergence", sorted(SLOW))
+@pytest.mark.parametrize("divergence", sorted(SLOW_DIVERGENCES))
 @pytest.mark.parametrize("distribution", ["similarities", "dimensions"])
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 def test_vadvcse_is_its_algorithm_1(norm: str, direction: str, divergence: str, distribution: str, base: Path) -> None:
@@ -189,7 +189,7 @@ def test_vadvcse_is_its_algorithm_1(norm: str, direction: str, divergence: str, 
             g = torch.stack([row / (row.square().sum().sqrt() if norm == "l2" else row.abs().max()) for row in g])
         r = ball(r.detach() + step * g, radius, norm)
     torch.testing.assert_close(z_adv, built.model.z(X + r, batch.mask).detach())
-    away = [SLOW[divergence](a, b) for a, b in zip(label.numpy(), p(z_adv).numpy(), strict=True)]
+    away = [SLOW_DIVERGENCES[divergence](a, b) for a, b in zip(label.numpy(), p(z_adv).numpy(), strict=True)]
     expected = slow_info_nce(z, [z_plus], z_plus, 0.05) + 0.5 * sum(away) / 4
     assert losses["loss"].item() == pytest.approx(expected, rel=1e-9)
 
@@ -202,7 +202,7 @@ def test_the_virtual_loss_compares_with_the_positives(base: Path) -> None:
     def p(z: Tensor) -> Tensor:
         return torch.stack([torch.cosine_similarity(a, z_plus, dim=1) / 0.05 for a in z]).softmax(1)
 
-    away = [SLOW["js"](a, b) for a, b in zip(p(z).numpy(), p(z_adv).numpy(), strict=True)]
+    away = [SLOW_DIVERGENCES["js"](a, b) for a, b in zip(p(z).numpy(), p(z_adv).numpy(), strict=True)]
     assert losses["virtual"].item() == pytest.approx(sum(away) / 4, rel=1e-9)
 
 

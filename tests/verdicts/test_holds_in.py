@@ -47,5 +47,5 @@ def test_a_claim_holds_in_as_many_combinations_as_it_says(
 
 
 def test_a_count_without_combinations_is_refused() -> None:
-    with pytest.raises(ValidationError, match="holds_in counts the combinations of `for_each`"):
+    with pytest.raises(ValidationError):
         Claim.model_validate({"id": "a", "lower": "a", "than": "b", "holds_in": 2})

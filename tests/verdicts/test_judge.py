@@ -8,33 +8,33 @@ from operator import attrgetter
 
 import pytest
 
-from rbench.schema.claims import CellOf, Comparison, Group
-from rbench.score.combined import Difference
-from rbench.verdicts.cells import Observed
-from rbench.verdicts.claims import Bound, _by_examples, _parts
+from rbench.schema.claims import CellGroup, CellOf, ClaimComparison
+from rbench.score.combined import DifferenceEstimate
+from rbench.verdicts.cells import JobValues
+from rbench.verdicts.claims import ClaimBound, _estimate_by_examples, _weigh_cells
 
 N = 100
 
 
-def observed(task: str, *successes: int) -> list[Observed]:
+def observed(task: str, *successes: int) -> list[JobValues]:
     """Trainings of an encoder, of which each is fooled on so many of the same 100 texts."""
-    return [Observed(0, i, {f"{task}{k}": float(k < n) for k in range(N)}) for i, n in enumerate(successes)]
+    return [JobValues(0, i, {f"{task}{k}": float(k < n) for k in range(N)}) for i, n in enumerate(successes)]
 
 
 TASK = attrgetter("task")
 
 
-def difference(one: Sequence[Observed], other: Sequence[Observed], *, task: str = "imdb") -> Difference:
+def difference(one: Sequence[JobValues], other: Sequence[JobValues], *, task: str = "imdb") -> DifferenceEstimate:
     cells = CellOf("A", "mr", "pwws", "clean"), CellOf("B", task, "pwws", "clean")
     weighed = list(
-        _parts(
-            Comparison((), "A", "B", "lower", (Group((cells[0],), (cells[1],)),)),
+        _weigh_cells(
+            ClaimComparison((), "A", "B", "lower", (CellGroup((cells[0],), (cells[1],)),)),
             1.0,
             {cells[0]: one, cells[1]: other},
             TASK,
         )
     )
-    found = _by_examples(weighed, Bound(), shares=True).difference
+    found = _estimate_by_examples(weighed, ClaimBound(), shares=True).difference
     assert found is not None
     return found
 
@@ -56,7 +56,9 @@ def test_several_trainings_against_several_are_in_a_round_each() -> None:
     there = {cells[0]: observed("m", 60, 61), cells[1]: observed("i", 49, 50, 51)}
     one, other = (
         weighed.part
-        for weighed in _parts(Comparison((), "A", "B", "lower", (Group((cells[0],), (cells[1],)),)), 1.0, there, TASK)
+        for weighed in _weigh_cells(
+            ClaimComparison((), "A", "B", "lower", (CellGroup((cells[0],), (cells[1],)),)), 1.0, there, TASK
+        )
     )
     assert (sorted({*one.rounds}), len(one.values)) == ([0, 1], 2 * N)
     assert (sorted({*other.rounds}), len(other.values)) == ([0, 1, 2], 3 * N)

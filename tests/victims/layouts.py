@@ -15,7 +15,7 @@ import transformers
 from tokenizers import processors
 from torch import Tensor
 
-from rbench.encoders.architecture import embedded_tokenizer
+from rbench.encoders.architecture import build_embedded_tokenizer
 
 LABELS = ("negative", "positive")
 TEXTS = (
@@ -69,7 +69,7 @@ Make = Callable[[], Layout]
 
 def words(around: str = AROUND, pad: bool = True, types: bool = False, **more: Any) -> Any:
     """The embedded world's words, with other tokens around a text, with or without a token that pads."""
-    plain = embedded_tokenizer()
+    plain = build_embedded_tokenizer()
     core = copy.deepcopy(plain.backend_tokenizer)
     ids = {name: plain.convert_tokens_to_ids(name) for name in (CLS, SEP)}
     core.post_processor = processors.TemplateProcessing(single=around, special_tokens=[*ids.items()])
@@ -165,7 +165,7 @@ EVERY = ("folder", "pair", "pipeline", "TextAttack's wrapper")
 REFUSED: dict[str, tuple[Make, dict[str, str]]] = {
     "one logit (sigmoid, or a score)": (
         of("bert", lambda: words(types=True), 64, **POSITIONS, **ONE),
-        {**dict.fromkeys(EVERY, "1 labels|one number"), "endpoint": "labels"},
+        {**dict.fromkeys(EVERY, "1 labels"), "endpoint": "labels"},
     ),
     "several labels for one text": (
         of("bert", lambda: words(types=True), 64, problem_type="multi_label_classification", **POSITIONS),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import transformers
 
-from rbench.encoders.architecture import embedded_tokenizer
+from rbench.encoders.architecture import build_embedded_tokenizer
 
 LABELS = ("POSITIVE", "NEGATIVE")
 """In the opposite order of those of the task mini-sentiment."""
@@ -17,7 +17,7 @@ LABELS = ("POSITIVE", "NEGATIVE")
 
 def write_classifier(folder: Path, labels: tuple[str, ...] = LABELS, **config: Any) -> Path:
     """Save a random BERT with a head, and the embedded world's tokenizer. `config` replaces keys of its config.json."""
-    tokenizer = embedded_tokenizer()
+    tokenizer = build_embedded_tokenizer()
     torch.manual_seed(0)
     network = transformers.BertForSequenceClassification(
         transformers.BertConfig(

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rbench.errors import AnswerError, JobError, ResourceError
+from rbench.errors import AnswerError, ModelChangedError, ResourceError
 from rbench.schema.victims import VictimSpec
-from rbench.victims.answers import EVERY, KEPT, Answers, probe_texts
+from rbench.victims.answers import ASK_AGAIN_EVERY, MAX_KEPT, AnswerClient, probe_texts
 
 
 class Behind:
@@ -28,9 +28,9 @@ class Behind:
         ]
 
 
-def answers(behind: Behind, columns: int = 1, **spec: Any) -> Answers:
+def answers(behind: Behind, columns: int = 1, **spec: Any) -> AnswerClient:
     made = VictimSpec(name="shipped", function="m:f", version="1", **spec)
-    return Answers(made, ("no", "yes"), columns, behind, 64)
+    return AnswerClient(made, ("no", "yes"), columns, behind, 64)
 
 
 def numbered(start: int, n: int) -> list[tuple[str, ...]]:
@@ -43,7 +43,7 @@ def test_one_text_in_fifty_is_asked_again_among_those_answered_before() -> None:
     for start in range(0, 1000, 10):
         assert len(asking(numbered(start, 10))) == 10
     again = len(behind.asked) - 1000
-    assert again == 1000 // EVERY
+    assert again == 1000 // ASK_AGAIN_EVERY
     assert len(set(behind.asked)) == 1000  # nothing else was asked
 
 
@@ -55,7 +55,7 @@ def test_another_answer_to_the_same_text_ends_the_job_within_a_few_hundred_texts
     asking(numbered(200, 500))
     behind.drift = 0.05
     with pytest.raises(
-        JobError,
+        ModelChangedError,
         match=r"victim shipped answered 'text \d+' twice and not alike: the probability of \w+ "
         r"was [\d.]+ and then [\d.]+.*another `version`.*`tolerance` \(now 0.01\)",
     ):
@@ -67,10 +67,10 @@ def test_what_is_kept_for_comparison_is_bounded_and_no_global_generator_is_used(
     asking = answers(Behind())
     random.seed(5)
     expected = random.Random(5).random()
-    asking(numbered(0, 5 * KEPT))
-    assert len(asking._known) == KEPT
-    old = sum(text in numbered(0, KEPT) for text, _ in asking._known)
-    assert KEPT / 2 < old < KEPT, "a few are replaced, so that answers of long ago can still be compared"
+    asking(numbered(0, 5 * MAX_KEPT))
+    assert len(asking._known) == MAX_KEPT
+    old = sum(text in numbered(0, MAX_KEPT) for text, _ in asking._known)
+    assert MAX_KEPT / 2 < old < MAX_KEPT, "a few are replaced, so that answers of long ago can still be compared"
     assert random.random() == expected
 
 
@@ -81,7 +81,7 @@ def test_a_text_that_fails_when_it_is_asked_again_is_no_difference() -> None:
     asking._ask = lambda texts: [
         AnswerError("busy") if text in numbered(0, 10) else behind([text])[0] for text in texts
     ]
-    assert len(asking(numbered(100, 2 * EVERY))) == 2 * EVERY
+    assert len(asking(numbered(100, 2 * ASK_AGAIN_EVERY))) == 2 * ASK_AGAIN_EVERY
 
 
 def test_the_probe_asks_each_text_alone_and_then_all_in_the_opposite_order() -> None:
@@ -97,7 +97,7 @@ def test_answers_that_depend_on_the_order_are_refused() -> None:
         def __call__(self, texts: Sequence[tuple[str, ...]]) -> list[Any]:
             return sorted(super().__call__(texts), key=lambda row: float(row[0]))
 
-    with pytest.raises(ResourceError, match="twice and not alike"):
+    with pytest.raises(ModelChangedError):
         answers(Sorted()).check()
 
 
@@ -108,15 +108,16 @@ def test_a_model_exchanged_between_two_checks_is_refused_by_the_second() -> None
     behind.drift = 0.005
     np.testing.assert_allclose(asking.check()[:, 0], first[:, 0] + 0.005)
     behind.drift = 0.05
-    with pytest.raises(ResourceError, match="twice and not alike"):
+    with pytest.raises(ModelChangedError):
         asking.check()
 
 
 def test_an_error_at_the_probe_is_a_refusal_before_the_run() -> None:
     asking = answers(Behind())
     asking._ask = lambda texts: [AnswerError("it has 3 labels") for _ in texts]
-    with pytest.raises(ResourceError, match=r"victim shipped, asked for 'The story is warm.*: it has 3 labels"):
+    with pytest.raises(ResourceError) as caught:
         asking.check()
+    assert "shipped" in str(caught.value) and "it has 3 labels" in str(caught.value)
 
 
 def test_fingerprints_tell_classifiers_apart_and_forget_the_last_bits() -> None:

@@ -11,9 +11,9 @@ import yaml
 
 from rbench.schema import TaskSpec
 from rbench.schema.victims import VictimSpec
-from rbench.victims.endpoint import Template, rows_at
+from rbench.victims.endpoint import RequestTemplate, find_rows
 from rbench.victims.remote_classifier import open_answers
-from rbench.victims.scores import Reader
+from rbench.victims.scores import ScoreReader
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide-functions-and-endpoints.md"
 BLOCKS = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)]
@@ -43,9 +43,9 @@ def test_each_endpoint_sends_and_reads_what_its_server_does(
     assert given.endpoint is not None
     body, answer = KINDS[given.name]
     texts = [("a",), ("b",)][: given.endpoint.batch_size]
-    assert Template(given.endpoint.body, TASK.columns, given.endpoint.batch_size).fill(texts) == body
-    read = Reader(TASK.labels, given.labels, given.scores, in_task_order=False)
-    assert [read(row).tolist() for row in rows_at(given.endpoint.path, answer, len(texts))] == [[0.25, 0.75]] * len(
+    assert RequestTemplate(given.endpoint.body, TASK.columns, given.endpoint.batch_size).fill(texts) == body
+    read = ScoreReader(TASK.labels, given.labels, given.scores, in_task_order=False)
+    assert [read(row).tolist() for row in find_rows(given.endpoint.path, answer, len(texts))] == [[0.25, 0.75]] * len(
         texts
     )
 

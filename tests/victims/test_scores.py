@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.errors import AnswerError
-from rbench.victims.scores import Reader
+from rbench.victims.scores import ScoreReader
 
 LABELS = ("negative", "neutral", "positive")
 GIVEN = {"0": "negative", "1": "neutral", "2": "positive"}
 
 
 def read(raw: Any, labels: tuple[str, ...] = LABELS, scores: Any = "probabilities", **given_labels: str) -> list[float]:
-    row: list[float] = Reader(labels, given_labels, scores, in_task_order=True)(raw).tolist()
+    row: list[float] = ScoreReader(labels, given_labels, scores, in_task_order=True)(raw).tolist()
     return row
 
 
@@ -43,16 +43,16 @@ def test_every_form_is_read_in_the_order_of_the_task(raw: Any) -> None:
 
 def test_labels_of_other_names_need_a_map_which_decides() -> None:
     raw = {"LABEL_0": 0.7, "LABEL_2": 0.1, "LABEL_1": 0.2}
-    with pytest.raises(AnswerError, match=r"LABEL_0: \?, LABEL_1: \?"):
+    with pytest.raises(AnswerError):
         read(raw)
     assert read(raw, LABEL_0="positive", LABEL_1="neutral", LABEL_2="negative") == [0.1, 0.2, 0.7]
-    with pytest.raises(AnswerError, match="`labels` names 0, 1, 2"):
+    with pytest.raises(AnswerError):
         read(raw, **GIVEN)
 
 
 def test_numbers_without_labels_have_the_order_that_is_said() -> None:
     assert read([0.7, 0.1, 0.2], **{"0": "positive", "1": "negative", "2": "neutral"}) == [0.1, 0.2, 0.7]
-    of_a_server = Reader(LABELS, {}, "probabilities", in_task_order=False)
+    of_a_server = ScoreReader(LABELS, {}, "probabilities", in_task_order=False)
     with pytest.raises(
         AnswerError, match=r"numbers without labels.*negative, neutral, positive.*`labels: \{0: \?, 1: \?, 2: \?\}`"
     ):
@@ -60,33 +60,30 @@ def test_numbers_without_labels_have_the_order_that_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    "raw",
     [
-        ([0.5, 0.5], "gave 2 numbers, and the task has 3 labels"),
-        ([0.2, float("nan"), 0.8], "NaN or infinity"),
-        ([float("inf"), 0.0, 0.0], "NaN or infinity"),
-        ([0.3, 0.3, 0.3], r"no probabilities \(their sum is 0.9\).*`scores: logits`"),
-        ([1.2, -0.1, -0.1], r"no probabilities \(their sum is 1\)"),
-        ([3.0, 1.0, -2.0], "no probabilities"),
-        ([[0.1, 0.2, 0.7]], "neither a list of numbers"),
-        (["0.1", "0.2", "0.7"], "neither a list of numbers"),
-        ([True, False, False], "neither a list of numbers"),
-        (0.7, "gave 0.7, which is neither"),
-        (None, "gave None"),
-        ([], r"gave \[\]"),
-        ({}, r"gave \{\}"),
-        ("positive", "gave positive"),
-        ([{"label": "positive", "score": 0.9}], "scores for positive alone.*top_k"),
-        ({"label": "positive", "score": 0.9}, "scores for positive alone"),
-        ([{"label": "a", "score": 0.5}, {"label": "a", "score": 0.3}, {"label": "b", "score": 0.2}], "two numbers for"),
-        ({"negative": 0.5, "neutral": 0.2, "positive": 0.2, "other": 0.1}, "it has 4 labels"),
-        ({"labels": ["a", "b"], "scores": [0.1, 0.2, 0.7]}, "neither"),
-        ([{"label": "negative", "score": 0.5}, 0.5], "neither"),
+        [0.5, 0.5],
+        [0.25, 0.25, 0.25, 0.25],
+        [0.2, float("nan"), 0.8],
+        [1.2, -0.1, -0.1],
+        [[0.1, 0.2, 0.7]],
+        [True, False, False],
+        None,
+        [],
+        {"label": "positive", "score": 0.9},
+        [{"label": name, "score": 1 / 3} for name in ("negative", "negative", "positive")],
+        {"negative": 0.5, "neutral": 0.2, "positive": 0.2, "other": 0.1},
     ],
+    ids=str,
 )
-def test_what_is_no_distribution_over_the_labels_is_refused(raw: Any, said: str) -> None:
-    with pytest.raises(AnswerError, match=said):
+def test_what_is_no_distribution_over_the_labels_is_refused(raw: Any) -> None:
+    with pytest.raises(AnswerError):
         read(raw)
+
+
+def test_logits_that_are_taken_for_probabilities_are_refused_with_the_remedy() -> None:
+    with pytest.raises(AnswerError, match=r"their sum is 2\.5.*`scores: logits`"):
+        read([3.0, 1.5, -2.0])
 
 
 def test_logits_are_softmaxed_only_if_it_is_said_and_as_pytorch_does() -> None:
@@ -96,7 +93,7 @@ def test_logits_are_softmaxed_only_if_it_is_said_and_as_pytorch_does() -> None:
     assert read({"neutral": 3.0, "positive": -1.0, "negative": 0.25}, scores="logits") == [
         float(expected[i]) for i in (2, 0, 1)
     ]
-    with pytest.raises(AnswerError, match="NaN"):
+    with pytest.raises(AnswerError):
         read([float("nan"), 0.0, 0.0], scores="logits")
 
 
@@ -104,7 +101,7 @@ def test_what_a_server_rounded_is_divided_by_its_sum_and_anything_nearer_is_left
     assert read([0.333, 0.333, 0.333]) == pytest.approx([1 / 3] * 3, abs=1e-12)
     nearly = [0.3, 0.3, 0.4 + 2e-7]
     assert read(nearly) == nearly
-    with pytest.raises(AnswerError, match="no probabilities"):
+    with pytest.raises(AnswerError):
         read([0.33, 0.33, 0.325])
 
 

@@ -32,38 +32,43 @@ import torch
 from torch import Tensor, nn
 
 from rbench.errors import ResourceError, StoreError
-from rbench.system.below import SMALL, Below
+from rbench.system.below import SMALL_BYTES, SafeFolder
 
-Inputs = dict[str, Tensor]
-Call = Callable[[Inputs], Tensor]
-Read = Callable[..., Tensor]
-Sample = Callable[[int, int], Inputs]
+NetworkInputs = dict[str, Tensor]
+ComputeCall = Callable[[NetworkInputs], Tensor]
+ReadOutput = Callable[..., Tensor]
+SampleInputs = Callable[[int, int], NetworkInputs]
 """Gives inputs of so many rows of so many tokens."""
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 BACKENDS = ("torch", "onednn", "openvino")
-SHARING = ("torch", "onednn")
+SHARING_WEIGHTS = ("torch", "onednn")
 """Those that compute with the module's own weights. They are ready at once, and follow a module that is trained."""
 ROUNDS = 8
 """Number of times that "auto" measures a batch with each back-end; the fastest time counts."""
-SAMPLE = (4, 24)
+SAMPLE_SHAPE = (4, 24)
 """Rows and tokens of the batch that "auto" measures with: an attack on short sentences asks for four rows of one length
 at once (`benchmarks/questions.py`). With so few, what a call costs besides arithmetic counts too."""
-TRACED = (2, 8)
+TRACED_SHAPE = (2, 8)
 """Rows and tokens of the batch with which OpenVINO traces a network. A network that it traces for these alone gives
 other answers for SAMPLE, and is not taken."""
-CELL = 1000
+BATCHES_A_CELL = 1000
 """Number of batches like SAMPLE for which a back-end is opened: an attack of 100 texts asks for as many. OpenVINO takes
 a second to open, which it does not win back on a tiny network."""
-CLEARLY = 1.05
+SLOWER_BY = 1.05
 """A back-end that has to be opened is taken where its time times this is less, so that runs choose the same."""
 TOLERANCE = 1e-4
 """Largest deviation of a back-end's outputs from PyTorch's, relative to the largest output."""
 
 
-def ready(
-    module: nn.Module, read: Read, *, device: torch.device, wanted: str = "auto", sample: Sample | None = None
-) -> tuple[str, Call]:
+def choose_backend(
+    module: nn.Module,
+    read: ReadOutput,
+    *,
+    device: torch.device,
+    wanted: str = "auto",
+    sample: SampleInputs | None = None,
+) -> tuple[str, ComputeCall]:
     """Choose the back-end for `read(module, **inputs)`; return its name and a function that computes it.
 
     `sample` gives inputs of the network to measure with; None: random token ids.
@@ -73,39 +78,39 @@ def ready(
     Raises:
         ResourceError: the back-end is unknown, is not installed, or cannot compute this network.
     """
-    if remote(module) is not None:
-        return "remote", partial(_asked, module, read)
-    if wanted not in ("auto", "fastest", *BACKENDS):
-        raise ResourceError(f"there is no back-end {wanted}; there are auto, {', '.join(BACKENDS)}")
+    if find_remote(module) is not None:
+        return "remote", partial(_compute_remote, module, read)
     sample = sample or partial(_sample, module)
     if wanted in ("auto", "fastest"):
-        return _fastest(module, read, device, BACKENDS if wanted == "auto" else SHARING, sample)
+        return _find_fastest(module, read, device, BACKENDS if wanted == "auto" else SHARING_WEIGHTS, sample)
     if wanted not in usable(device):
         remedy = "; `pip install openvino` installs it" if wanted == "openvino" else ""
-        raise ResourceError(f"the back-end {wanted} cannot be used on {device.type} here{remedy}")
+        raise ResourceError(
+            f"the back-end {wanted} cannot be used on {device.type} here{remedy}; there are auto, {', '.join(BACKENDS)}"
+        )
     return wanted, _build(wanted, module, read, sample)
 
 
-def remote(module: nn.Module) -> Any:
+def find_remote(module: nn.Module) -> Any:
     """Return the part of a network that asks for its vectors over HTTP; None where there is none."""
     return next((part for part in module.modules() if getattr(part, "REMOTE", False)), None)
 
 
-def _asked(module: nn.Module, read: Read, inputs: Inputs) -> Tensor:
+def _compute_remote(module: nn.Module, read: ReadOutput, inputs: NetworkInputs) -> Tensor:
     with torch.inference_mode():
         return read(module, **inputs)
 
 
 def usable(device: torch.device) -> list[str]:
     """Return the back-ends that this machine has for a device. On a GPU there is only PyTorch."""
-    found = ["torch"]
+    names = ["torch"]
     if device.type == "cpu":
         available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         if available and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-            found.append("onednn")
+            names.append("onednn")
         if importlib.util.find_spec("openvino") is not None:
-            found.append("openvino")
-    return found
+            names.append("openvino")
+    return names
 
 
 # ------------------------------------------------------------------------------------------------------ linear layers
@@ -117,7 +122,7 @@ LEAST = 16
 """Products have at least this number of rows. With AVX-512, MKL has other code for fewer."""
 
 
-class _Linear(nn.Module):
+class _SteadyLinear(nn.Module):
     """A linear layer that computes multiples of ROWS rows, at least LEAST. It shares the weights of the given layer."""
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -137,7 +142,7 @@ class _Linear(nn.Module):
         return nn.functional.linear(x, self.weight, self.bias)
 
 
-class _OneDnnLinear(_Linear):
+class _OneDnnLinear(_SteadyLinear):
     activation = ""
 
     def product(self, x: Tensor) -> Tensor:
@@ -148,16 +153,18 @@ class _OneDnnLinear(_Linear):
         return y
 
 
-def _with_linear(linear: type[_Linear], module: nn.Module) -> nn.Module:
+def _replace_linear(linear: type[_SteadyLinear], module: nn.Module) -> nn.Module:
     """Return the same network with other linear layers. The weights are shared."""
     shared: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-    tokenizers = (getattr(part, "tokenizer", None) for part in module.modules())
+    tokenizers = (getattr(submodule, "tokenizer", None) for submodule in module.modules())
     shared |= {id(tokenizer): tokenizer for tokenizer in tokenizers if tokenizer is not None}
-    for part in module.modules():
+    for submodule in module.modules():
         # Each part has about ten empty dicts of hooks. deepcopy would spend most of its time on them, at every step of
         # a training that attacks its texts.
-        containers = (one for one in vars(part).values() if type(one) in (dict, OrderedDict, set) and not one)
-        shared |= {id(one): type(one)() for one in containers}
+        containers = (
+            value for value in vars(submodule).values() if type(value) in (dict, OrderedDict, set) and not value
+        )
+        shared |= {id(value): type(value)() for value in containers}
     twin = copy.deepcopy(module, shared)
     for name, layer in list(twin.named_modules()):
         if type(layer) is nn.Linear:
@@ -170,30 +177,32 @@ def _with_linear(linear: type[_Linear], module: nn.Module) -> nn.Module:
     return twin
 
 
-def steady(module: nn.Module) -> nn.Module:
+def make_steady(module: nn.Module) -> nn.Module:
     """Return the same network for PyTorch with outputs and gradients that do not depend on the batch.
 
     The weights are shared.
     """
-    return _with_linear(_Linear, module)
+    return _replace_linear(_SteadyLinear, module)
 
 
 def _fuse_gelu(module: nn.Module) -> None:
     """Fuse the dense layer and the exact GELU that follows it in models like BERT."""
     for block in module.modules():
-        act, dense = getattr(block, "intermediate_act_fn", None), getattr(block, "dense", None)
-        plain = type(act).__name__ == "GELUActivation" or (isinstance(act, nn.GELU) and act.approximate == "none")
-        if isinstance(dense, _OneDnnLinear) and plain:
+        activation, dense = getattr(block, "intermediate_act_fn", None), getattr(block, "dense", None)
+        is_exact_gelu = type(activation).__name__ == "GELUActivation" or (
+            isinstance(activation, nn.GELU) and activation.approximate == "none"
+        )
+        if isinstance(dense, _OneDnnLinear) and is_exact_gelu:
             dense.activation = "gelu"
             block.intermediate_act_fn = nn.Identity()
 
 
-def _build(name: str, module: nn.Module, read: Read, sample: Sample) -> Call:
+def _build(name: str, module: nn.Module, read: ReadOutput, sample: SampleInputs) -> ComputeCall:
     if name == "openvino":
-        return _openvino(module, read, sample)
-    twin = _with_linear(_OneDnnLinear if name == "onednn" else _Linear, module)
+        return _compile_openvino(module, read, sample)
+    twin = _replace_linear(_OneDnnLinear if name == "onednn" else _SteadyLinear, module)
 
-    def call(inputs: Inputs) -> Tensor:
+    def call(inputs: NetworkInputs) -> Tensor:
         with torch.inference_mode():
             return read(twin, **inputs)
 
@@ -203,8 +212,8 @@ def _build(name: str, module: nn.Module, read: Read, sample: Sample) -> Call:
 # ----------------------------------------------------------------------------------------------------------- OpenVINO
 
 
-class _Traced(nn.Module):
-    def __init__(self, module: nn.Module, read: Read) -> None:
+class _TracedModule(nn.Module):
+    def __init__(self, module: nn.Module, read: ReadOutput) -> None:
         super().__init__()
         self.module, self.read = module, read
 
@@ -213,19 +222,19 @@ class _Traced(nn.Module):
         return self.read(self.module, input_ids=input_ids, attention_mask=attention_mask, **types)
 
 
-def _openvino(module: nn.Module, read: Read, sample: Sample, precision: str = "f32") -> Call:
+def _compile_openvino(module: nn.Module, read: ReadOutput, sample: SampleInputs, precision: str = "f32") -> ComputeCall:
     # OpenVINO tells Google Analytics of each conversion, from a forked child, unless this package cannot be imported.
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino  # type: ignore[import-untyped]
 
-    given = sample(*TRACED)
-    example = tuple(given[name] for name in INPUTS if name in given)
+    sampled = sample(*TRACED_SHAPE)
+    example = tuple(sampled[name] for name in INPUTS if name in sampled)
     try:
         with warnings.catch_warnings():
             # Tracing warns of what it may lose. Outputs are compared with PyTorch's instead.
             warnings.filterwarnings("ignore", module="torch|transformers|sentence_transformers")
-            with _traced_once():
-                graph = openvino.convert_model(_Traced(module, read).eval(), example_input=example)
+            with _trace_without_check():
+                graph = openvino.convert_model(_TracedModule(module, read).eval(), example_input=example)
         settings = {
             "INFERENCE_PRECISION_HINT": precision,
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
@@ -240,15 +249,15 @@ def _openvino(module: nn.Module, read: Read, sample: Sample, precision: str = "f
 
     names = [next(name for name in INPUTS if name in port.names) for port in compiled.inputs]
 
-    def call(inputs: Inputs) -> Tensor:
-        given = {"token_type_ids": torch.zeros_like(inputs["input_ids"])} | inputs
-        return torch.from_numpy(compiled([given[name].numpy() for name in names])[0])
+    def call(inputs: NetworkInputs) -> Tensor:
+        sampled = {"token_type_ids": torch.zeros_like(inputs["input_ids"])} | inputs
+        return torch.from_numpy(compiled([sampled[name].numpy() for name in names])[0])
 
     return call
 
 
 @contextmanager
-def _traced_once() -> Iterator[None]:
+def _trace_without_check() -> Iterator[None]:
     """Trace without tracing a second time to compare the two graphs, which takes half of the time of opening."""
     trace = torch.jit.trace
     torch.jit.trace = partial(trace, check_trace=False)
@@ -261,33 +270,33 @@ def _traced_once() -> Iterator[None]:
 # -------------------------------------------------------------------------------------------------------- measurement
 
 
-def _fastest(
-    module: nn.Module, read: Read, device: torch.device, among: Sequence[str], sample: Sample
-) -> tuple[str, Call]:
-    names = [name for name in usable(device) if name in among]
+def _find_fastest(
+    module: nn.Module, read: ReadOutput, device: torch.device, allowed: Sequence[str], sample: SampleInputs
+) -> tuple[str, ComputeCall]:
+    names = [name for name in usable(device) if name in allowed]
     if names == ["torch"]:
         return "torch", _build("torch", module, read, sample)
-    about = "/".join([_signature(module), *(among if among != BACKENDS else ())])
-    with _locked():  # one process measures; others wait and use its result
-        known = _remembered().get(about)
-        if known not in names:
-            known = _measure(module, read, names, sample)
-            _remember(about, known)
-    return known, _build(known, module, read, sample)
+    setting = "/".join([_describe_setting(module), *(allowed if allowed != BACKENDS else ())])
+    with _lock_file():  # one process measures; others wait and use its result
+        choice = _read_choices().get(setting)
+        if choice not in names:
+            choice = _measure(module, read, names, sample)
+            _write_choice(setting, choice)
+    return choice, _build(choice, module, read, sample)
 
 
-def _measure(module: nn.Module, read: Read, names: Sequence[str], sample: Sample) -> str:
+def _measure(module: nn.Module, read: ReadOutput, names: Sequence[str], sample: SampleInputs) -> str:
     """Return the back-end with which a cell ends first, of some whose outputs agree with PyTorch's."""
     # CPU seconds: other work on the machine must not decide.
-    inputs = sample(*SAMPLE)
-    calls: dict[str, Call] = {}
-    opening: dict[str, float] = {}
+    inputs = sample(*SAMPLE_SHAPE)
+    calls: dict[str, ComputeCall] = {}
+    opening_seconds: dict[str, float] = {}
     reference = None
     for name in names:
         start = time.process_time()
         try:
             call = _build(name, module, read, sample)
-            opening[name] = time.process_time() - start
+            opening_seconds[name] = time.process_time() - start
             answer = call(inputs)
         except ResourceError:
             continue  # this back-end cannot compute this network
@@ -297,10 +306,12 @@ def _measure(module: nn.Module, read: Read, names: Sequence[str], sample: Sample
             continue  # nor on this processor
         reference = answer if reference is None else reference
         # Where a processor lacks the instructions that it needs, oneDNN's product is empty and raises nothing.
-        if answer.shape == reference.shape and float((answer - reference).abs().max()) <= TOLERANCE * float(
-            reference.abs().max()
-        ):
+        if answer.shape != reference.shape:
+            continue
+        deviation, largest = float((answer - reference).abs().max()), float(reference.abs().max())
+        if deviation <= TOLERANCE * largest:
             calls[name] = call
+    # All back-ends in turns, so that a change of the clock rate meets each of them.
     seconds = dict.fromkeys(calls, float("inf"))
     for _ in range(ROUNDS):
         for name, call in calls.items():
@@ -308,19 +319,21 @@ def _measure(module: nn.Module, read: Read, names: Sequence[str], sample: Sample
             call(inputs)
             # Other work can only make a measurement longer, so the shortest one is closest to the truth.
             seconds[name] = min(seconds[name], time.process_time() - start)
-    whole = {name: opening[name] + CELL * took for name, took in seconds.items()}
-    return min(whole, key=lambda name: whole[name] * (1.0 if name in SHARING else CLEARLY))
+    total_seconds = {
+        name: opening_seconds[name] + BATCHES_A_CELL * seconds_a_batch for name, seconds_a_batch in seconds.items()
+    }
+    return min(total_seconds, key=lambda name: total_seconds[name] * (1.0 if name in SHARING_WEIGHTS else SLOWER_BY))
 
 
-def _sample(module: nn.Module, rows: int, tokens: int) -> Inputs:
-    table = next((m for m in module.modules() if isinstance(m, nn.Embedding)), None)
-    words = table.num_embeddings if table is not None else 100
+def _sample(module: nn.Module, rows: int, tokens: int) -> NetworkInputs:
+    table = next((submodule for submodule in module.modules() if isinstance(submodule, nn.Embedding)), None)
+    vocabulary = table.num_embeddings if table is not None else 100
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(min(5, words - 1), words, (rows, tokens), generator=generator)
+    ids = torch.randint(min(5, vocabulary - 1), vocabulary, (rows, tokens), generator=generator)
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
 
 
-def _signature(module: nn.Module) -> str:
+def _describe_setting(module: nn.Module) -> str:
     """Describe what a measurement holds for: the shape of the network, the machine, and the versions of the back-ends.
 
     The number of threads is left out, because one process with two threads must use the same back-end as two processes
@@ -328,14 +341,14 @@ def _signature(module: nn.Module) -> str:
     """
     from importlib.metadata import version
 
-    sizes = sum(p.numel() for p in module.parameters())
-    others = [version("openvino")] if importlib.util.find_spec("openvino") else []
-    machine = [platform.machine(), str(os.cpu_count()), torch.__version__, *others]
-    return "/".join([type(module).__name__, str(sizes), str(len(list(module.modules()))), *machine])
+    num_weights = sum(parameter.numel() for parameter in module.parameters())
+    package_versions = [version("openvino")] if importlib.util.find_spec("openvino") else []
+    machine = [platform.machine(), str(os.cpu_count()), torch.__version__, *package_versions]
+    return "/".join([type(module).__name__, str(num_weights), str(len(list(module.modules()))), *machine])
 
 
 _found: dict[str, str] = {}
-_file: list[Path] = []
+_choices_file: list[Path] = []
 
 
 def remember_in(file: Path | None) -> None:
@@ -343,24 +356,24 @@ def remember_in(file: Path | None) -> None:
 
     None keeps them in this process only.
     """
-    _file[:] = [] if file is None else [file]
+    _choices_file[:] = [] if file is None else [file]
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
-    for file in _file:
-        Below(file.parent).make_folder(file.parent)
+def _lock_file() -> Iterator[None]:
+    for file in _choices_file:
+        SafeFolder(file.parent).make_folder(file.parent)
         with filelock.FileLock(file.with_suffix(".lock")):
             yield
         return
     yield
 
 
-def _remembered() -> dict[str, str]:
+def _read_choices() -> dict[str, str]:
     """Return the choices in the file, which all processes share; without a readable file, those of this process."""
-    for file in _file:
+    for file in _choices_file:
         try:
-            table = json.loads(Below(file.parent).read(file, SMALL))
+            table = json.loads(SafeFolder(file.parent).read(file, SMALL_BYTES))
             if isinstance(table, dict):
                 return _found | {str(k): str(v) for k, v in table.items()}
         except (OSError, StoreError, ValueError):
@@ -368,8 +381,8 @@ def _remembered() -> dict[str, str]:
     return _found
 
 
-def _remember(about: str, name: str) -> None:
-    _found[about] = name
-    for file in _file:
-        content = json.dumps(_remembered() | {about: name}, indent=1, sort_keys=True) + "\n"
-        Below(file.parent).replace(file, content.encode())
+def _write_choice(setting: str, name: str) -> None:
+    _found[setting] = name
+    for file in _choices_file:
+        content = json.dumps(_read_choices() | {setting: name}, indent=1, sort_keys=True) + "\n"
+        SafeFolder(file.parent).replace(file, content.encode())

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rbench.encoders.inference.network import STEP, Row, batches, tensors
+from rbench.encoders.inference.network import LENGTH_STEP, TokenRow, build_tensors, divide_into_batches
 from rbench.errors import JobError
 
+# Part of the key of every attack and measure that asks for gradients (config/versions.py): raising it runs them anew.
 VERSION = 1
 
 MAX_ROWS = {"cpu": 64, "cuda": 1024}
@@ -19,7 +20,7 @@ MAX_ROWS = {"cpu": 64, "cuda": 1024}
 MAX_TOKENS = {"cpu": 2048, "cuda": 1 << 14}
 """The most tokens in one batch: the backward pass keeps what every layer computed."""
 
-Direction = Callable[[Tensor, list[int]], Tensor]
+DirectionOf = Callable[[Tensor, list[int]], Tensor]
 
 
 class InputGradients(NamedTuple):
@@ -38,7 +39,7 @@ class GradientNetwork:
     """A network that is asked for gradients. It batches rows as `Network` does.
 
     Without padding a row's gradients do not depend on what it is batched with where `module` is
-    `rbench.encoders.inference.steady`. No parameter's `.grad` is written.
+    `rbench.encoders.inference.make_steady`. No parameter's `.grad` is written.
 
     Args:
         module, read: as `Network` takes them; `read(module, **inputs)` gives (n, dim).
@@ -55,7 +56,7 @@ class GradientNetwork:
     pad: tuple[int, int] = (0, 0)
     step: int | None = None
 
-    def __call__(self, rows: Sequence[Row], direction: Direction) -> list[InputGradients]:
+    def __call__(self, rows: Sequence[TokenRow], direction: DirectionOf) -> list[InputGradients]:
         """Answers and gradients of `rows`, in their order.
 
         Args:
@@ -67,12 +68,12 @@ class GradientNetwork:
             JobError: one text alone does not fit into the GPU's memory.
         """
         kind = self.device.type
-        found: dict[int, InputGradients] = {}
-        for places in batches(rows, MAX_ROWS[kind], MAX_TOKENS[kind], self.step or STEP[kind]):
-            found.update(zip(places, self._whole(rows, places, direction), strict=True))
-        return [found[place] for place in range(len(rows))]
+        by_place: dict[int, InputGradients] = {}
+        for places in divide_into_batches(rows, MAX_ROWS[kind], MAX_TOKENS[kind], self.step or LENGTH_STEP[kind]):
+            by_place.update(zip(places, self._whole(rows, places, direction), strict=True))
+        return [by_place[place] for place in range(len(rows))]
 
-    def _whole(self, rows: Sequence[Row], places: list[int], direction: Direction) -> list[InputGradients]:
+    def _whole(self, rows: Sequence[TokenRow], places: list[int], direction: DirectionOf) -> list[InputGradients]:
         """The rows at these places as one batch, or as halves of it where the GPU's memory is full."""
         try:
             batch = self._batch([rows[i] for i in places], lambda answers: direction(answers, places))
@@ -86,11 +87,11 @@ class GradientNetwork:
             half = len(places) // 2
             return self._whole(rows, places[:half], direction) + self._whole(rows, places[half:], direction)
         return [
-            one._replace(embeddings=one.embeddings[: len(rows[place][0])])  # without padding
-            for place, one in zip(places, batch, strict=True)
+            gradients._replace(embeddings=gradients.embeddings[: len(rows[place][0])])  # without padding
+            for place, gradients in zip(places, batch, strict=True)
         ]
 
-    def _batch(self, rows: Sequence[Row], direction: Callable[[Tensor], Tensor]) -> list[InputGradients]:
+    def _batch(self, rows: Sequence[TokenRow], direction: Callable[[Tensor], Tensor]) -> list[InputGradients]:
         """One forward and one backward pass; the gradients of padding are not cut off yet."""
         embedded: list[Tensor] = []
 
@@ -99,14 +100,14 @@ class GradientNetwork:
             embedded.append(output.detach().requires_grad_())
             return embedded[-1]
 
-        inputs = tensors(rows, self.pad, self.step or STEP[self.device.type], self.device)
+        inputs = build_tensors(rows, self.pad, self.step or LENGTH_STEP[self.device.type], self.device)
         handle = self.table.register_forward_hook(keep)
         try:
             with torch.enable_grad():
                 answers = self.read(self.module, **inputs)
         finally:
             handle.remove()
-        towards = direction(answers.detach())
+        directions = direction(answers.detach())
         # By the chain rule, this is the gradient of any loss whose gradient at the answers is `towards`.
-        (gradients,) = torch.autograd.grad(answers, embedded[0], towards.to(answers.dtype))
-        return [InputGradients(*row) for row in zip(answers.detach(), towards, gradients.cpu(), strict=True)]
+        (gradients,) = torch.autograd.grad(answers, embedded[0], directions.to(answers.dtype))
+        return [InputGradients(*row) for row in zip(answers.detach(), directions, gradients.cpu(), strict=True)]

@@ -4,8 +4,8 @@ Attacks are nested calls into TextAttack, so each runs in a coroutine (greenlet)
 Threads could be suspended too. But TextAttack's random transformations use numpy's global generator, and caches are
 plain dictionaries. With coroutines the order is fixed, no locks are needed, and each attack has its own random state.
 
-A model on another machine (`Remote`) is asked from threads, and attacks go on while others wait for it. Then the order
-in which attacks go on depends on time. Their outcomes do not, because each has its own random state.
+A model on another machine (`RemoteModel`) is asked from threads, and attacks go on while others wait for it. Then the
+order in which attacks go on depends on time. Their outcomes do not, because each has its own random state.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-GROUPS = 4
-"""Batches for a `Remote` that are under way at once, each for a part of the attacks."""
+REMOTE_BATCHES = 4
+"""Batches for a `RemoteModel` that are under way at once, each for a part of the attacks."""
 
 
-def clock() -> float:
+def used_seconds() -> float:
     """Return the seconds that the current job has used: its own steps, and its share of each batch by number of keys.
 
-    Only differences are meaningful. Outside `run`, and with a width of 1, this is wall-clock time.
+    Only differences are meaningful. Outside `run_jobs`, and with a width of 1, this is wall-clock time.
     """
-    here = getcurrent()
+    running = getcurrent()
     now = time.perf_counter()
-    return here.spent + now - here.resumed if isinstance(here, _Attack) else now
+    return running.spent + now - running.resumed if isinstance(running, _JobCoroutine) else now
 
 
-class Memo(Generic[K, V]):
+class BoundedMemo(Generic[K, V]):
     """Keep at most `limit` bytes of values; beyond that, drop the least recently used ones.
 
     `size(key, value)` estimates the bytes of an entry. The last entry is kept whatever its size. The cache is not
@@ -67,13 +67,13 @@ class Memo(Generic[K, V]):
     def filled(self, keys: Iterable[K], compute: Callable[[list[K]], Iterable[V]]) -> list[V]:
         """Return the value of each key, in order. `compute` gives those of distinct keys without one, all at once."""
         wanted = list(keys)
-        found = {key: self.get(key) for key in dict.fromkeys(wanted)}
-        if new := [key for key, value in found.items() if value is None]:
-            for key, made in zip(new, compute(new), strict=True):
+        by_key = {key: self.get(key) for key in dict.fromkeys(wanted)}
+        if missing := [key for key, value in by_key.items() if value is None]:
+            for key, computed in zip(missing, compute(missing), strict=True):
                 # Values are collected here too, because a small memo may drop the first while it stores the last.
-                found[key] = made
-                self.put(key, made)
-        return [value for key in wanted if (value := found[key]) is not None]
+                by_key[key] = computed
+                self.put(key, computed)
+        return [value for key in wanted if (value := by_key[key]) is not None]
 
     def clear(self) -> None:
         """Forget all values."""
@@ -88,38 +88,38 @@ class Memo(Generic[K, V]):
         self._entries[key] = value
         self.used += self._size(key, value)
         while self.used > self.limit and len(self._entries) > 1:
-            gone, what = self._entries.popitem(last=False)
-            self.used -= self._size(gone, what)
+            dropped_key, dropped_value = self._entries.popitem(last=False)
+            self.used -= self._size(dropped_key, dropped_value)
 
 
-class TimedOut(Exception):
+class JobTimedOut(Exception):
     """A job took longer than it may."""
 
 
-_limit: ContextVar[tuple[float, float] | None] = ContextVar("limit", default=None)
-"""End on the `clock` of the job that runs now, and its seconds. Each coroutine has a value of its own."""
+_time_limit: ContextVar[tuple[float, float] | None] = ContextVar("limit", default=None)
+"""End on the `used_seconds` of the job that runs now, and its seconds. Each coroutine has a value of its own."""
 
 
 @contextmanager
-def limited(seconds: float | None) -> Iterator[None]:
-    """Limit the seconds that the job which runs now may take in the block, by its `clock`. None: no limit.
+def limit_seconds(seconds: float | None) -> Iterator[None]:
+    """Limit the seconds that the job which runs now may take in the block, by its `used_seconds`. None: no limit.
 
     A job that is over its limit ends where it asks a model next: a question that is being answered is not cut off,
     because other jobs may share its batch, and caches stay whole.
     """
-    token = _limit.set(None if seconds is None else (clock() + seconds, seconds))
+    token = _time_limit.set(None if seconds is None else (used_seconds() + seconds, seconds))
     try:
         yield
     finally:
-        _limit.reset(token)
+        _time_limit.reset(token)
 
 
-class Batched(Generic[K, V]):
+class BatchedModel(Generic[K, V]):
     """A model that many jobs query: it maps each key to a value.
 
-    Inside `run`, a query waits until no job can continue without an answer. It is then computed in one batch with the
-    queries of other jobs. Outside of `run` it is computed immediately. A key is computed once in a batch, and not again
-    while `memo` has it.
+    Inside `run_jobs`, a query waits until no job can continue without an answer. It is then computed in one batch with
+    the queries of other jobs. Outside of `run_jobs` it is computed immediately. A key is computed once in a batch, and
+    not again while `memo` has it.
 
     Args:
         compute: returns the values of distinct keys, in their order. An RbenchError is raised in each job of a batch,
@@ -127,20 +127,20 @@ class Batched(Generic[K, V]):
         memo: caches values. None caches nothing.
     """
 
-    def __init__(self, compute: Callable[[list[K]], Sequence[V]], memo: Memo[K, V] | None = None) -> None:
+    def __init__(self, compute: Callable[[list[K]], Sequence[V]], memo: BoundedMemo[K, V] | None = None) -> None:
         self._compute, self.memo = compute, memo
 
     def __call__(self, keys: Iterable[K]) -> list[V]:
         """Return the value of each key, in order. Keys may repeat. Raises TimedOut if the job took too long."""
-        limit = _limit.get()
-        if limit is not None and clock() > limit[0]:
-            raise TimedOut(f"it took longer than {limit[1]:g} s (--max-seconds)")
+        limit = _time_limit.get()
+        if limit is not None and used_seconds() > limit[0]:
+            raise JobTimedOut(f"it took longer than {limit[1]:g} s (--max-seconds)")
         wanted = list(keys)
-        found: dict[K, Any] = {key: None if self.memo is None else self.memo.get(key) for key in dict.fromkeys(wanted)}
-        if missing := [key for key, value in found.items() if value is None]:
-            here = getcurrent()
-            found |= here.ask(self, missing) if isinstance(here, _Attack) else self.answer(missing)
-        return [found[key] for key in wanted]
+        by_key: dict[K, Any] = {key: None if self.memo is None else self.memo.get(key) for key in dict.fromkeys(wanted)}
+        if missing := [key for key, value in by_key.items() if value is None]:
+            running = getcurrent()
+            by_key |= running.ask(self, missing) if isinstance(running, _JobCoroutine) else self.answer(missing)
+        return [by_key[key] for key in wanted]
 
     def answer(self, keys: list[K]) -> dict[K, V]:
         """Compute these keys now, and cache their values."""
@@ -151,18 +151,18 @@ class Batched(Generic[K, V]):
         return answers
 
 
-class Remote(Batched[K, V]):
-    """A model that computes elsewhere. Inside `run`, jobs go on while others wait for it.
+class RemoteModel(BatchedModel[K, V]):
+    """A model that computes elsewhere. Inside `run_jobs`, jobs go on while others wait for it.
 
     Args:
-        compute: as for `Batched`. It is called in threads, several at once.
+        compute: as for `BatchedModel`. It is called in threads, several at once.
         stop: called where answers are no longer wanted; what is under way should then end soon.
     """
 
     def __init__(self, compute: Callable[[list[K]], Sequence[V]], stop: Callable[[], None]) -> None:
         super().__init__(compute)
         self.stop = stop
-        self._threads = ThreadPoolExecutor(GROUPS, thread_name_prefix="rbench remote")
+        self._threads = ThreadPoolExecutor(REMOTE_BATCHES, thread_name_prefix="rbench remote")
         self._asked: dict[K, Future[dict[K, V]]] = {}
 
     def begin(self, keys: list[K]) -> dict[K, Future[dict[K, V]]]:
@@ -174,7 +174,7 @@ class Remote(Batched[K, V]):
         return {key: self._asked[key] for key in keys}
 
 
-def run(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
+def run_jobs(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
     """Run the jobs and yield their results in the order in which they end. At most `width` jobs run at a time.
 
     An exception in a job ends the run. The random numbers of a job (`random`, numpy's and torch's global generators)
@@ -185,30 +185,32 @@ def run(jobs: Iterable[Callable[[], T]], width: int) -> Iterator[T]:
             yield job()
         return
     source = iter(jobs)
-    waiting: list[_Attack] = []
-    flights: list[_Flight] = []
+    waiting: list[_JobCoroutine] = []
+    remote_batches: list[_RemoteBatch] = []
     ended: list[Any] = []
     try:
         while True:
-            while len(waiting) + sum(len(one.attacks) for one in flights) < width and (new := next(source, None)):
-                _resume(_Attack(new), waiting, ended)
-                _depart(waiting, flights, max(1, width // GROUPS))
-                yield from _drain(ended)
-            if not waiting and not flights:
+            while len(waiting) + sum(len(batch_ahead.attacks) for batch_ahead in remote_batches) < width and (
+                next_job := next(source, None)
+            ):
+                _resume_job(_JobCoroutine(next_job), waiting, ended)
+                _send_waiting(waiting, remote_batches, max(1, width // REMOTE_BATCHES))
+                yield from _pop_ended(ended)
+            if not waiting and not remote_batches:
                 return
-            for attack, answer in _answered(waiting, flights):
-                _resume(attack, waiting, ended, answer)
-                _depart(waiting, flights, max(1, width // GROUPS))
-            yield from _drain(ended)
+            for attack, answer in _next_answered(waiting, remote_batches):
+                _resume_job(attack, waiting, ended, answer)
+                _send_waiting(waiting, remote_batches, max(1, width // REMOTE_BATCHES))
+            yield from _pop_ended(ended)
     finally:
-        for flight in flights:
+        for flight in remote_batches:
             flight.asked.stop()
 
 
-class _Attack(greenlet):
-    """A job that is suspended when it queries a `Batched`."""
+class _JobCoroutine(greenlet):
+    """A job that is suspended when it queries a `BatchedModel`."""
 
-    asked: Batched[Any, Any]
+    asked: BatchedModel[Any, Any]
     keys: list[Any]
 
     def __init__(self, job: Callable[[], Any]) -> None:
@@ -216,9 +218,9 @@ class _Attack(greenlet):
         self.generators: Any = None
         self.spent = self.resumed = 0.0
 
-    def ask(self, asked: Batched[K, V], keys: list[K]) -> dict[K, V]:
+    def ask(self, model: BatchedModel[K, V], keys: list[K]) -> dict[K, V]:
         """Suspend the job until its answers are there, and return them."""
-        self.asked, self.keys = asked, keys
+        self.asked, self.keys = model, keys
         parent = self.parent
         assert parent is not None
         answer = parent.switch()
@@ -227,7 +229,7 @@ class _Attack(greenlet):
         return answer  # type: ignore[no-any-return]
 
 
-def _resume(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: Any) -> None:
+def _resume_job(attack: _JobCoroutine, waiting: list[_JobCoroutine], ended: list[Any], *answer: Any) -> None:
     """Run one job until its next query or its end, with its own random state."""
     # When a greenlet ends, control returns to its parent, so the parent must be whoever resumed it last.
     attack.parent = getcurrent()
@@ -241,27 +243,28 @@ def _resume(attack: _Attack, waiting: list[_Attack], ended: list[Any], *answer: 
     if attack.dead:
         ended.append(result)
     else:
+        # Saved at once, because the next job draws from the same global generators.
         attack.generators = random.getstate(), np.random.get_state(), torch.get_rng_state()
         waiting.append(attack)
 
 
-class _Flight:
-    """Attacks that wait for the same answers of a `Remote`."""
+class _RemoteBatch:
+    """Attacks that wait for the same answers of a `RemoteModel`."""
 
-    def __init__(self, attacks: list[_Attack], asked: Remote[Any, Any]) -> None:
-        self.attacks, self.asked = attacks, asked
+    def __init__(self, attacks: list[_JobCoroutine], model: RemoteModel[Any, Any]) -> None:
+        self.attacks, self.asked = attacks, model
         self.start = time.perf_counter()
-        self.futures = asked.begin(list(dict.fromkeys(key for attack in attacks for key in attack.keys)))
+        self.futures = model.begin(list(dict.fromkeys(key for attack in attacks for key in attack.keys)))
 
     @property
     def done(self) -> bool:
         return all(future.done() for future in self.futures.values())
 
-    def landed(self, under_way: int) -> list[tuple[_Attack, Any]]:
+    def collect_answers(self, under_way: int) -> list[tuple[_JobCoroutine, Any]]:
         """Return the answers to each attack. Its share of the time is that of `under_way` flights at once."""
         seconds = (time.perf_counter() - self.start) / under_way
         total = sum(len(attack.keys) for attack in self.attacks)
-        answers: list[tuple[_Attack, Any]] = []
+        answers: list[tuple[_JobCoroutine, Any]] = []
         for attack in self.attacks:
             attack.spent += seconds * len(attack.keys) / total
             try:
@@ -271,60 +274,66 @@ class _Flight:
         return answers
 
 
-def _depart(waiting: list[_Attack], flights: list[_Flight], least: int) -> None:
-    """Ask a `Remote` for all attacks that wait for it, once there are enough of them and not too many flights."""
-    for asked in {attack.asked: None for attack in waiting if isinstance(attack.asked, Remote)}:
-        group = [attack for attack in waiting if attack.asked is asked]
-        if len(group) >= least and len(flights) < GROUPS and isinstance(asked, Remote):
-            flights.append(_Flight(group, asked))
-            waiting[:] = [attack for attack in waiting if attack.asked is not asked]
+def _send_waiting(waiting: list[_JobCoroutine], remote_batches: list[_RemoteBatch], min_jobs: int) -> None:
+    """Ask a `RemoteModel` for all attacks that wait for it, once there are enough of them and not too many flights."""
+    for model in {attack.asked: None for attack in waiting if isinstance(attack.asked, RemoteModel)}:
+        group = [attack for attack in waiting if attack.asked is model]
+        if len(group) >= min_jobs and len(remote_batches) < REMOTE_BATCHES and isinstance(model, RemoteModel):
+            remote_batches.append(_RemoteBatch(group, model))
+            waiting[:] = [attack for attack in waiting if attack.asked is not model]
 
 
-def _answered(waiting: list[_Attack], flights: list[_Flight]) -> list[tuple[_Attack, Any]]:
+def _next_answered(waiting: list[_JobCoroutine], remote_batches: list[_RemoteBatch]) -> list[tuple[_JobCoroutine, Any]]:
     """Return attacks that can go on, with their answers. Waits only where there is nothing to compute here."""
     # Answers that have arrived are handed on first: those attacks can ask again while this process computes.
-    landed = next((flight for flight in flights if flight.done), None)
-    if landed is None:
-        here = [attack for attack in waiting if not isinstance(attack.asked, Remote)]
-        if here:
-            elsewhere = [attack for attack in waiting if isinstance(attack.asked, Remote)]
-            answers = _answer_busiest(here)
-            waiting[:] = elsewhere + here
+    arrived = next((remote_batch for remote_batch in remote_batches if remote_batch.done), None)
+    if arrived is None:
+        waiting_here = [attack for attack in waiting if not isinstance(attack.asked, RemoteModel)]
+        if waiting_here:
+            waiting_elsewhere = [attack for attack in waiting if isinstance(attack.asked, RemoteModel)]
+            answers = _answer_busiest(waiting_here)
+            waiting[:] = waiting_elsewhere + waiting_here
             return answers
-        _depart(waiting, flights, 1)
-        while (landed := next((flight for flight in flights if flight.done), None)) is None:
-            under_way = {future for flight in flights for future in flight.futures.values() if not future.done()}
+        _send_waiting(waiting, remote_batches, 1)
+        while (arrived := next((remote_batch for remote_batch in remote_batches if remote_batch.done), None)) is None:
+            under_way = {
+                future
+                for remote_batch in remote_batches
+                for future in remote_batch.futures.values()
+                if not future.done()
+            }
             wait(under_way, return_when=FIRST_COMPLETED)
-    answers = landed.landed(len(flights))
-    flights.remove(landed)
+    answers = arrived.collect_answers(len(remote_batches))
+    remote_batches.remove(arrived)
     return answers
 
 
-def _answer_busiest(waiting: list[_Attack]) -> list[tuple[_Attack, Any]]:
+def _answer_busiest(waiting: list[_JobCoroutine]) -> list[tuple[_JobCoroutine, Any]]:
     """Answer the queries of the model with the most keys, and remove the jobs that wait for it from `waiting`.
 
     Other models wait, because their batches may still grow.
     """
-    sizes: dict[Batched[Any, Any], int] = {}
+    sizes: dict[BatchedModel[Any, Any], int] = {}
     for attack in waiting:
         sizes[attack.asked] = sizes.get(attack.asked, 0) + len(attack.keys)
-    asked = max(sizes, key=lambda model: sizes[model])
-    served = [attack for attack in waiting if attack.asked is asked]
-    waiting[:] = [attack for attack in waiting if attack.asked is not asked]
+    busiest = max(sizes, key=lambda model: sizes[model])
+    served = [attack for attack in waiting if attack.asked is busiest]
+    waiting[:] = [attack for attack in waiting if attack.asked is not busiest]
     start = time.perf_counter()
     try:
-        answers = asked.answer(list(dict.fromkeys(key for attack in served for key in attack.keys)))
+        answers = busiest.answer(list(dict.fromkeys(key for attack in served for key in attack.keys)))
     except Exception as error:  # raised again in each job that asked, which handles it for its own example
         if len(served) == 1 or isinstance(error, RbenchError):
             return [(attack, error) for attack in served]
         # Nobody foresaw it, so one text may be behind it. Those of other jobs must not suffer: each is answered alone.
         return [answered for attack in served for answered in _answer_busiest([attack])]
+    # A job pays for its share of the keys, so that its seconds do not depend on how many jobs share a batch.
     seconds = time.perf_counter() - start
     for attack in served:
-        attack.spent += seconds * len(attack.keys) / sizes[asked]
+        attack.spent += seconds * len(attack.keys) / sizes[busiest]
     return [(attack, {key: answers[key] for key in attack.keys}) for attack in served]
 
 
-def _drain(ended: list[Any]) -> Iterator[Any]:
+def _pop_ended(ended: list[Any]) -> Iterator[Any]:
     while ended:
         yield ended.pop(0)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from rbench.errors import RbenchError
-from rbench.system.below import Below
+from rbench.system.below import SafeFolder
 
 GRACE = 60.0
 """Seconds that a process has to end in order before it is killed."""
@@ -37,7 +37,7 @@ REFUSED = 2
 
 
 @dataclass(frozen=True)
-class Command:
+class ProcessCommand:
     """What to start. It is the same on all machines."""
 
     module: str
@@ -56,14 +56,14 @@ class Command:
     """The folder around `logs` below which no link is followed; None: `logs`."""
 
 
-class Child:
+class ChildProcess:
     """A process that runs a command. Raises RbenchError if this machine does not see the command's folders."""
 
-    def __init__(self, command: Command, name: str, environment: Mapping[str, str] | None = None) -> None:
-        check(command)
+    def __init__(self, command: ProcessCommand, name: str, environment: Mapping[str, str] | None = None) -> None:
+        check_folders(command)
         self.name, self.log = name, Path(command.logs) / f"{name}.log"
-        self._below = Below(Path(command.run or command.logs))
-        with os.fdopen(self._below.create(self.log), "wb") as file:
+        self._below = SafeFolder(Path(command.run or command.logs))
+        with os.fdopen(self._below.open_new(self.log), "wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", command.module],
                 cwd=command.folder,
@@ -75,7 +75,8 @@ class Child:
             )
         self.pid = self._process.pid
         self._code: int | None = None
-        threading.Thread(target=self._notice_end, name=f"waits for {name}", daemon=True).start()
+        # A thread of its own waits, because `wait` may run in a signal handler, where `Popen.wait` could deadlock.
+        threading.Thread(target=self._record_end, name=f"waits for {name}", daemon=True).start()
         assert self._process.stdin is not None
         self._input: IO[bytes] = self._process.stdin
         with contextlib.suppress(BrokenPipeError):  # it has ended already; its exit code says so
@@ -91,12 +92,12 @@ class Child:
 
         It may be called in the handler of a signal that interrupts another call: it takes no lock.
         """
-        until = None if within is None else time.monotonic() + within
-        while self._code is None and (until is None or time.monotonic() < until):
+        deadline = None if within is None else time.monotonic() + within
+        while self._code is None and (deadline is None or time.monotonic() < deadline):
             time.sleep(_POLL)
         return self._code
 
-    def _notice_end(self) -> None:
+    def _record_end(self) -> None:
         code = self._process.wait()
         if code == 0:
             self._below.remove(self.log)  # what matters of it is in the records
@@ -129,36 +130,34 @@ class Child:
         return ""
 
 
-def check(command: Command, clock: Callable[[], float] = time.monotonic) -> None:
-    """Raise RbenchError unless this machine sees the folders of a command."""
-    until = clock() + SEEN_WITHIN
+def check_folders(command: ProcessCommand, clock: Callable[[], float] = time.monotonic) -> None:
+    """Raise RbenchError unless this machine sees the RUN of a command."""
+    deadline = clock() + SEEN_WITHIN
     while command.seen is not None and not Path(command.seen).exists():
-        if clock() > until:
+        if clock() > deadline:
             raise RbenchError(
                 f"{platform.node()} does not see {command.seen}, which the process that started this one wrote. "
                 "All machines must see the RUN (--out) at the same path. Without a shared file system run parts of "
                 "the suite on each machine and merge them: docs/scaling.md"
             )
         time.sleep(0.5)
-    if not Path(command.folder).is_dir():
-        raise RbenchError(f"{platform.node()} does not see {command.folder}, the folder of the command")
 
 
-class Deaths:
+class RestartLimit:
     """Tells whether a process that died may be started again: at most `most` times in `within` seconds."""
 
     def __init__(self, most: int = 5, within: float = 3600.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self._within, self._clock = most, within, clock
         self._times: list[float] = []
 
-    def another(self) -> bool:
+    def allows_restart(self) -> bool:
         """Count a death. Returns whether the process may be started again."""
         now = self._clock()
-        self._times = [*(one for one in self._times if now - one < self._within), now]
+        self._times = [*(time_of_death for time_of_death in self._times if now - time_of_death < self._within), now]
         return len(self._times) <= self.most
 
 
-def how(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Say how a process ended."""
     if code >= 0:
         return f"exit code {code}"
@@ -167,8 +166,8 @@ def how(code: int) -> str:
     return f"signal {-code}"
 
 
-def run(
-    command: Command, environments: Sequence[Mapping[str, str]], names: Sequence[str], over: Callable[[], bool]
+def run_processes(
+    command: ProcessCommand, environments: Sequence[Mapping[str, str]], names: Sequence[str], over: Callable[[], bool]
 ) -> Generator[str | None]:
     """Run a command in one process for each of `environments`, until all have ended.
 
@@ -181,13 +180,13 @@ def run(
 
     Raises RbenchError if every process refuses to work; the message is that of the last one.
     """
-    children: dict[str, Child] = {}
-    deaths = {name: Deaths() for name in names}
+    children: dict[str, ChildProcess] = {}
+    deaths = {name: RestartLimit() for name in names}
     refused: list[str] = []
-    around = dict(zip(names, environments, strict=True))
+    environment_by_name = dict(zip(names, environments, strict=True))
     try:
         for name in names:
-            children[name] = Child(command, name, around[name])
+            children[name] = ChildProcess(command, name, environment_by_name[name])
         while children:
             yield None
             time.sleep(PAUSE)
@@ -198,29 +197,29 @@ def run(
                 del children[name]
                 if code == FINISHED or over():
                     continue
-                said = f"{name} ended with {how(code)}: {child.last_line() or 'it printed nothing'}"
+                message = f"{name} ended with {describe_exit(code)}: {child.last_line() or 'it printed nothing'}"
                 if code == REFUSED:
                     refused.append(child.last_line())
-                    yield said
-                elif deaths[name].another():
-                    children[name] = Child(command, name, around[name])
-                    yield f"{said}. It was started again."
+                    yield message
+                elif deaths[name].allows_restart():
+                    children[name] = ChildProcess(command, name, environment_by_name[name])
+                    yield f"{message}. It was started again."
                 else:
-                    yield f"{said}. It died {deaths[name].most + 1} times in an hour and is not started again."
+                    yield f"{message}. It died {deaths[name].most + 1} times in an hour and is not started again."
         if len(refused) == len(names):
             raise RbenchError(refused[-1].removeprefix("error: "))
     finally:
-        _end([*children.values()])
+        _end_all([*children.values()])
 
 
-def _end(children: Sequence[Child]) -> None:
+def _end_all(children: Sequence[ChildProcess]) -> None:
     """End processes in order, all at the same time. A second Ctrl-C kills them."""
     try:
         for child in children:
             child.ask_to_end()
-        until = time.monotonic() + GRACE
+        deadline = time.monotonic() + GRACE
         for child in children:
-            child.end(max(0.0, until - time.monotonic()))
+            child.end(max(0.0, deadline - time.monotonic()))
     except KeyboardInterrupt:
         for child in children:
             child.kill()

@@ -4,7 +4,7 @@
     RUN/.processes/leases/     who does what (`rbench.execution.cluster.membership`)
 
 A process that wants to run a suite in a folder joins. It may join others if all of them have the same plan. It then
-takes jobs that no living process has (`run_jobs`). An attack is taken in chunks of its examples, so that several
+takes jobs that no living process has (`schedule_jobs`). An attack is taken in chunks of its examples, so that several
 processes share it.
 """
 
@@ -20,24 +20,24 @@ from pathlib import Path
 from typing import Any, get_args
 
 from rbench.errors import JobError, StoreError
-from rbench.execution.cluster.membership import EXPIRY, Lease, Leases, Member, Members
+from rbench.execution.cluster.membership import EXPIRY_SECONDS, Lease, Leases, Member, Members
 from rbench.schema import Job, Plan, Record, Stage
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.runs.files import UNFINISHED, as_store_error
-from rbench.store.runs.packed import opened
+from rbench.store.runs.packed import open_run
 from rbench.store.runs.reader import PROCESSES
 from rbench.store.weights import WeightCache
-from rbench.system.below import Below
+from rbench.system.below import SafeFolder
 
 logger = logging.getLogger("rbench")
 
-WHOLE = "job"
+WHOLE_JOB = "job"
 """The part of a job that is held to do all of it, or to merge its chunks and write its record."""
 _JOINING = "joining"
 _POLL = 0.1
-NAMED = 16
+KEY_DIGITS = 16
 """Digits of a job's key in the name of its leases."""
-FORGIVEN = 3
+MAX_DEATHS = 3
 """Processes that may die with a job, or with a chunk of an attack, one after the other. One more, and the job fails.
 People and schedulers kill processes too, so a few deaths say nothing about a job."""
 CHUNK = 64
@@ -48,7 +48,7 @@ PAUSE = 1.0
 _Sign = tuple[int, int, int] | None
 
 
-class Team:
+class WorkerGroup:
     """This process among those that share the RUN in `root`.
 
     Every method raises StoreError if the folder cannot be written.
@@ -56,7 +56,7 @@ class Team:
 
     def __init__(self, root: Path, members: Members | None = None) -> None:
         self.root, self.folder = root, root / PROCESSES
-        self.below = Below(root)
+        self.below = SafeFolder(root)
         self.members = members or Members(self.folder, below=self.below)
         self.member = Member(self.folder, {}, below=self.below)
         self._leases = Leases(self.folder, self.member, self.members, self.below)
@@ -72,36 +72,37 @@ class Team:
         with ExitStack() as stack:
             with as_store_error(self.root):
                 stack.enter_context(self.member.present())
-                while (lease := self._leases.take(_JOINING, WHOLE)) is None:  # another process is joining
+                while (lease := self._leases.take(_JOINING, WHOLE_JOB)) is None:  # another process is joining
                     time.sleep(_POLL)
             try:
-                plan = prepare(self._others(self.members.living()))
+                plan = prepare(self._others_among(self.members.living()))
                 with as_store_error(self.root):
-                    self.member.about = {"plan": digest(plan)}
-                    self.member.beat()
+                    self.member.about = {"plan": plan_digest(plan)}
+                    self.member.write_heartbeat()
             finally:
                 lease.give_back()
             try:
                 yield
             finally:
+                # Leases go back before the heartbeat ends: others would otherwise count a death for each of them.
                 for lease in [*self._leases.all_held.values()]:
                     lease.give_back()
                 with suppress(OSError):
-                    last = self._leases.take(_JOINING, WHOLE)
+                    last = self._leases.take(_JOINING, WHOLE_JOB)
                     if last is not None:
                         # Without others all leases go. Whoever was stopped for long and goes on finds none.
                         if len(self.members.living()) == 1:
                             self._leases.clear(but=_JOINING)
                         last.give_back()
 
-    def take(self, job: Job, part: str = WHOLE, done: str = "") -> Lease | None:
+    def take(self, job: Job, part: str = WHOLE_JOB, done: str = "") -> Lease | None:
         """Take a job, or a chunk of it, of which `done` is done. None if a living process has it."""
         with as_store_error(self.folder):
-            return self._leases.take(job.key[:NAMED], part, done)
+            return self._leases.take(job.key[:KEY_DIGITS], part, done)
 
     def died(self, job: Job) -> int:
         """Return how many processes died with one part of a job, at most, whatever they had done of it."""
-        name = job.key[:NAMED]
+        name = job.key[:KEY_DIGITS]
         parts = self._leases.parts(name)
         return max((self._leases.died(name, part, number) for part, number in parts.items()), default=0)
 
@@ -111,8 +112,8 @@ class Team:
         Args:
             what: what this process is about to do, for the message.
         """
-        deaths = max((lease.deaths for lease in self._leases.held(job.key[:NAMED])), default=0)
-        if deaths > FORGIVEN:
+        deaths = max((lease.deaths for lease in self._leases.held_leases(job.key[:KEY_DIGITS])), default=0)
+        if deaths > MAX_DEATHS:
             raise JobError(
                 f"{deaths} processes died while they worked on {what}, one after the other, and none got further. "
                 "They may have run out of memory, crashed in native code, or reached a time limit. Give each process "
@@ -121,21 +122,21 @@ class Team:
 
     def check(self, job: Job) -> None:
         """Raise LeaseLost if another process has taken over what this one holds of a job."""
-        for lease in self._leases.held(job.key[:NAMED]):
+        for lease in self._leases.held_leases(job.key[:KEY_DIGITS]):
             lease.check()
 
     def give_back(self, job: Job) -> None:
         """Give back all that this process holds of a job."""
-        for lease in self._leases.held(job.key[:NAMED]):
+        for lease in self._leases.held_leases(job.key[:KEY_DIGITS]):
             lease.give_back()
 
     def holders(self, job: Job) -> dict[str, str]:
         """Return the living process that holds each part of a job, by part. Parts that nobody holds are left out."""
-        return self._leases.holders(job.key[:NAMED])
+        return self._leases.holders(job.key[:KEY_DIGITS])
 
     def state(self, job: Job) -> frozenset[tuple[str, int, str | None]]:
         """Return something that changes when a part of a job is taken, given back, or lost by a process that died."""
-        name = job.key[:NAMED]
+        name = job.key[:KEY_DIGITS]
         parts = self._leases.parts(name)
         return frozenset((part, number, self._leases.holder(name, part)) for part, number in parts.items())
 
@@ -144,21 +145,21 @@ class Team:
 
         To be called while no other process can join. What dead ones left is removed if there are no others.
         """
-        return self._others(surely_living(self.root, self.members))
+        return self._others_among(surely_living(self.root, self.members))
 
-    def _others(self, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _others_among(self, living: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return those of the living that run jobs. Without any, what dead ones left is removed: none can come now.
 
         A RUN may lie in a folder with other things. These are left alone.
         """
-        others = [one for one in living if "plan" in one and one["id"] != self.member.id]
+        others = [member for member in living if "plan" in member and member["id"] != self.member.id]
         if others:
             return others
         with as_store_error(self.root):
             self.members.sweep()
-            own = (PROCESSES, *get_args(Stage), "tables", "figures")
+            own_folders = (PROCESSES, *get_args(Stage), "tables", "figures")
             entries = self.below.entries(self.root)
-            folders = [path for path, kind in entries if kind == "folder" and path.name in own]
+            folders = [path for path, kind in entries if kind == "folder" and path.name in own_folders]
             files = [path for path, kind in entries if kind == "file"]
             for file in [*files, *(file for folder in folders for file in self.below.files(folder))]:
                 # A process says that it is there before it waits to join, so its first heartbeat may be half written.
@@ -167,12 +168,12 @@ class Team:
         return []
 
 
-def chunks(examples: int) -> int:
+def count_chunks(examples: int) -> int:
     """Return the number of chunks of so many examples."""
     return -(-examples // CHUNK)
 
 
-class TeamBoard:
+class JobBoard:
     """Says what the other processes of a team do, and lets this one take jobs.
 
     Args:
@@ -180,9 +181,9 @@ class TeamBoard:
             failed, does not count as the work of another process.
     """
 
-    def __init__(self, team: Team, store: Store, cache: WeightCache, jobs: Sequence[Job]) -> None:
+    def __init__(self, team: WorkerGroup, store: RunStore, cache: WeightCache, jobs: Sequence[Job]) -> None:
         self._team, self._store, self._cache = team, store, cache
-        self._before = {job.key: self._sign(job) for job in jobs}
+        self._before = {job.key: self._record_sign(job) for job in jobs}
         self._nothing_left: dict[str, frozenset[tuple[str, int, str | None]]] = {}
         self._beside: dict[str, dict[str, str]] = {}
         """Who held which part of an attack when this process took it."""
@@ -196,15 +197,15 @@ class TeamBoard:
         `needed` says whether a job that is left needs what this one makes.
         """
         if job.trains:
-            return self._made(job, needed)
-        if self._sign(job) == self._before[job.key]:
+            return self._made_elsewhere(job, needed)
+        if self._record_sign(job) == self._before[job.key]:
             return None
         return self._store.look(job).record
 
-    def _made(self, job: Job, needed: bool) -> Record | None:
+    def _made_elsewhere(self, job: Job, needed: bool) -> Record | None:
         """Return the record of weights that another process made, if this one's cache has them or need not."""
         record = self._store.look(job).record
-        if record is None or (record.status == "failed" and self._sign(job) == self._before[job.key]):
+        if record is None or (record.status == "failed" and self._record_sign(job) == self._before[job.key]):
             return None
         at_hand = record.status == "failed" or not needed or self._cache.has(job.key)
         return record if at_hand else None
@@ -217,15 +218,17 @@ class TeamBoard:
         if job.attacking is None:
             if shared or self._team.take(job, done=self._checkpoints(job)) is None:
                 return None
+            # Looked at again under the lease: before it, another process may have written the record and left.
             if self.ended(job, needed=True) is None:
                 return self._held(job)
             self._team.give_back(job)  # it ended between the look at its record and its lease
             return None
         holders = self._team.holders(job)
-        if bool(holders) != shared or WHOLE in holders or len(holders) >= chunks(job.attacking.num_examples):
+        if bool(holders) != shared or WHOLE_JOB in holders or len(holders) >= count_chunks(job.attacking.num_examples):
             return None
         if holders and self._nothing_left.get(job.key) == self._team.state(job):
             return None
+        # No lease on the attack itself: its chunks are leased one by one (`OutcomeWriter.examples`).
         self._beside[job.key] = holders
         return self._held(job)
 
@@ -240,8 +243,8 @@ class TeamBoard:
             self._looked = True
             return False
         signs = {name: self._team.members.sign(name) for name in {*chain.from_iterable(holders)}}
-        before, self._signs = self._signs, {**signs, **self._signs}
-        return all(sign is None or (sign and sign != before.get(name, sign)) for name, sign in signs.items())
+        signs_before, self._signs = self._signs, {**signs, **self._signs}
+        return all(sign is None or (sign and sign != signs_before.get(name, sign)) for name, sign in signs.items())
 
     def pause(self) -> None:
         """Wait a little, because all that this process could do needs what others are doing."""
@@ -268,45 +271,48 @@ class TeamBoard:
         folder = self._cache.root / "checkpoints" / job.key
         return ",".join(sorted(path.name for path in folder.glob("checkpoint-*")))
 
-    def _sign(self, job: Job) -> _Sign:
+    def _record_sign(self, job: Job) -> _Sign:
         """Return something that changes when a job's record is replaced; None if there is none."""
         with suppress(OSError):
-            found = self._store.below(job).stat(self._store.folder(job) / "record.json")
-            return found.st_ino, found.st_size, found.st_mtime_ns
+            status = self._store.below(job).stat(self._store.folder(job) / "record.json")
+            return status.st_ino, status.st_size, status.st_mtime_ns
         return None
 
 
-def digest(plan: Plan) -> str:
+def plan_digest(plan: Plan) -> str:
     """Return what tells plans apart: 16 hex digits."""
     return hashlib.sha256(plan.model_dump_json().encode()).hexdigest()[:16]
 
 
-def observed(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
+def observe_run(root: Path) -> tuple[Members, Callable[[Job], dict[str, str]]]:
     """Return who works in a RUN, and a function that returns who holds which part of a job. Writes nothing."""
-    folder, below = root / PROCESSES, opened(root)
+    folder, below = root / PROCESSES, open_run(root)
     members = Members(folder, below=below)
     leases = Leases(folder, Member(folder, {}, below=below), members, below)
-    return members, lambda job: leases.holders(job.key[:NAMED])
+    return members, lambda job: leases.holders(job.key[:KEY_DIGITS])
 
 
-def check_still(root: Path) -> None:
+def check_unused(root: Path) -> None:
     """Raise StoreError if a process runs in a RUN. Writes nothing. May wait as `Members.surely_living` does."""
     if root.is_file():  # packed
         return
-    if living := surely_living(root, Members(root / PROCESSES, below=Below(root))):
-        raise StoreError(f"{root} is in use by {who(living)}. Wait until that run has ended.")
+    if living := surely_living(root, Members(root / PROCESSES, below=SafeFolder(root))):
+        raise StoreError(f"{root} is in use by {name_processes(living)}. Wait until that run has ended.")
 
 
 def surely_living(root: Path, members: Members) -> list[dict[str, Any]]:
     """Return the living members, as `Members.surely_living` does, and tell the user if that takes long."""
     return members.surely_living(
         lambda silent: logger.warning(
-            "%s: waiting for a sign of life of %s, which died if there is none in %.0f s", root, who(silent), EXPIRY
+            "%s: waiting for a sign of life of %s, which died if there is none in %.0f s",
+            root,
+            name_processes(silent),
+            EXPIRY_SECONDS,
         )
     )
 
 
-def who(living: list[dict[str, Any]]) -> str:
+def name_processes(living: list[dict[str, Any]]) -> str:
     """Name processes in a message: the oldest, and how many more there are."""
     first = living[0]
     known = {"pid", "host", "since"} <= first.keys()
@@ -314,8 +320,8 @@ def who(living: list[dict[str, Any]]) -> str:
     return f"{named} and {len(living) - 1} more" if len(living) > 1 else named
 
 
-def run_jobs(
-    jobs: Sequence[Job], board: TeamBoard, call: Callable[[Job], Record | None]
+def schedule_jobs(
+    jobs: Sequence[Job], board: JobBoard, call: Callable[[Job], Record | None]
 ) -> Iterator[tuple[Job, Record | None]]:
     """Yield each job that ends with its record, whichever process ran it, until nothing is left for this process.
 
@@ -333,53 +339,53 @@ def run_jobs(
     left = {job.key: job for job in jobs}
     failed: set[str] = set()
     while left:
-        ended = _settled(left, failed, board) or _run_one(left, board, call)
+        ended = _ended_elsewhere(left, failed, board) or _run_one(left, board, call)
         for job, record in ended or ():
             del left[job.key]
             if record is None or record.status == "failed":
                 failed.add(job.key)
             yield job, record
         if ended is None:
-            if not any(_waits(job, left) for job in left.values()) and board.may_leave([*left.values()]):
+            if not any(_needs_unfinished(job, left) for job in left.values()) and board.may_leave([*left.values()]):
                 return
             board.pause()
 
 
-def _settled(left: dict[str, Job], failed: set[str], board: TeamBoard) -> list[tuple[Job, Record | None]]:
+def _ended_elsewhere(left: dict[str, Job], failed: set[str], board: JobBoard) -> list[tuple[Job, Record | None]]:
     """Return the jobs that need not run here: others ran them, or something that they need failed."""
-    found: list[tuple[Job, Record | None]] = []
+    ended: list[tuple[Job, Record | None]] = []
     needed = {key for job in left.values() for key in job.needs.values()}
-    gone = set(failed)
+    failed_or_skipped = set(failed)
     for job in left.values():
-        if gone.intersection(job.needs.values()):
+        if failed_or_skipped.intersection(job.needs.values()):
             # Jobs come after those that they need, so one pass finds everything that a failure rules out.
-            gone.add(job.key)
-            found.append((job, None))
-        elif not _waits(job, left) and (record := board.ended(job, job.key in needed)) is not None:
-            found.append((job, record))
-    return found
+            failed_or_skipped.add(job.key)
+            ended.append((job, None))
+        elif not _needs_unfinished(job, left) and (record := board.ended(job, job.key in needed)) is not None:
+            ended.append((job, record))
+    return ended
 
 
-def _waits(job: Job, left: Container[str]) -> bool:
+def _needs_unfinished(job: Job, left: Container[str]) -> bool:
     """Whether a job needs one that has not ended."""
     return any(key in left for key in job.needs.values())
 
 
-def _in_order(ready: Sequence[Job], board: TeamBoard) -> Iterator[Job]:
+def _order_ready(ready: Sequence[Job], board: JobBoard) -> Iterator[Job]:
     """Yield the jobs in their order, but last the attacks on victims that other processes attack.
 
     A process keeps what a victim answered, for its other attacks. TextBugger asks most of what TextFooler asked.
     """
     attacks: dict[str, list[Job]] = {}
     for job in ready:
-        if (victim := _victim(job)) is not None:
+        if (victim := _attacked_victim(job)) is not None:
             attacks.setdefault(victim, []).append(job)
     attacked: dict[str, bool] = {}  # as far as looked at: each look lists a folder
     later: list[Job] = []
     for job in ready:
-        victim = _victim(job)
+        victim = _attacked_victim(job)
         if victim is not None and victim not in attacked:
-            attacked[victim] = any(board.busy(one) for one in attacks[victim])
+            attacked[victim] = any(board.busy(attack) for attack in attacks[victim])
         if victim is not None and attacked[victim]:
             later.append(job)
         else:
@@ -387,17 +393,18 @@ def _in_order(ready: Sequence[Job], board: TeamBoard) -> Iterator[Job]:
     yield from later
 
 
-def _victim(job: Job) -> str | None:
+def _attacked_victim(job: Job) -> str | None:
     return job.needs.get("victim") if job.attacking is not None else None
 
 
 def _run_one(
-    left: dict[str, Job], board: TeamBoard, call: Callable[[Job], Record | None]
+    left: dict[str, Job], board: JobBoard, call: Callable[[Job], Record | None]
 ) -> list[tuple[Job, Record | None]] | None:
     """Take one job and run it. Returns it if it ended, nothing if only a part of it did; None if none can be taken."""
-    ready = [job for job in left.values() if not _waits(job, left)]
+    ready = [job for job in left.values() if not _needs_unfinished(job, left)]
+    # Jobs of its own first, and only without any a share of an attack that others run.
     for shared in (False, True):
-        for job in ready if shared else _in_order(ready, board):
+        for job in ready if shared else _order_ready(ready, board):
             taken = board.take(job, shared=shared)
             if taken is None:
                 continue

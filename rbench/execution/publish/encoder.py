@@ -5,11 +5,10 @@ Weights are stored as safetensors; nothing in the folder is a pickle.
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -19,13 +18,13 @@ import jinja2
 import yaml
 
 import rbench
-from rbench.config.references import cited
+from rbench.config.references import format_references
 from rbench.errors import PlanError
-from rbench.plan.lineage import chain, portable
-from rbench.schema import EncoderSpec, Record, TaskSpec, TrainSpec, base_of, bases
+from rbench.plan.lineage import chain_of_bases, portable_encoder
+from rbench.schema import EncoderSpec, Record, TaskSpec, TrainSpec, base_encoder, iter_bases
 from rbench.system.hub import is_repo_id
 from rbench.train import batches, objectives
-from rbench.train.objectives import ObjectiveModule, option_defaults
+from rbench.train.objectives import TrainingObjective, option_defaults
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
@@ -48,11 +47,11 @@ ENCODER_FILES = (
 encoder. `--force` does not remove anything else."""
 
 
-def occupied(folder: Path) -> bool:
-    """Return whether the output folder exists and is not empty, after checking that it can be written.
+def is_occupied(folder: Path) -> bool:
+    """Return whether there is a file or a folder that is not empty, after checking that it can be written.
 
     Raises:
-        PlanError: `folder` is a file, or its nearest existing parent is not writable.
+        PlanError: the nearest existing parent of `folder` is not writable.
     """
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
@@ -60,9 +59,7 @@ def occupied(folder: Path) -> bool:
             pass
     except OSError as error:
         raise PlanError(f"{folder}: cannot write in {above} ({error.strerror}); name another folder") from error
-    if folder.exists() and not folder.is_dir():
-        raise PlanError(f"{folder} is a file; name a folder")
-    return folder.is_dir() and any(folder.iterdir())
+    return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
 
 
 def check_place(folder: Path, *, force: bool = False) -> None:
@@ -71,29 +68,31 @@ def check_place(folder: Path, *, force: bool = False) -> None:
     The folder must be new or empty. With `force` it may also hold an encoder, which is then replaced, but nothing else.
 
     Raises:
-        PlanError: `folder` is a file, cannot be written, or is not empty. With `force`: it is not empty and holds no
-            encoder, or it holds an encoder and other files.
+        PlanError: `folder` is a file, cannot be written, or is not empty. With `force`: it holds no encoder, or other
+            files beside it.
     """
-    if not occupied(folder):
+    if not is_occupied(folder):
         return
     if not force:
-        raise PlanError(f"{folder} is not empty; name another folder, or add --force to replace the encoder in it")
-    modules, config = _json(folder / "modules.json"), _json(folder / "config.json")
+        raise PlanError(f"{folder} is there already; name another folder, or add --force to replace the encoder in it")
+    modules, config = _read_json(folder / "modules.json"), _read_json(folder / "config.json")
     # Other programs write files with these names too, so the content decides.
-    has_modules = isinstance(modules, list) and any(isinstance(one, dict) and "type" in one for one in modules)
+    listed = modules if isinstance(modules, list) else []
+    has_modules = any(isinstance(module, dict) and "type" in module for module in listed)
     has_model = isinstance(config, dict) and "model_type" in config
-    if not has_modules and not has_model:
-        raise PlanError(f"{folder} has files in it but no encoder; --force replaces encoders only")
-    others = sorted(one.name for one in folder.iterdir() if not any(fnmatch(one.name, p) for p in ENCODER_FILES))
+    has_encoder = has_modules or has_model
+    # `--force` must never delete a user's own files that happen to lie beside an encoder.
+    entries = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else [folder.name]
+    others = [name for name in entries if not has_encoder or not any(fnmatch(name, p) for p in ENCODER_FILES)]
     if others:
         shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
         raise PlanError(
-            f"{folder} has more in it than an encoder ({shown}); --force replaces encoders only. Name another folder, "
-            "or move the other files away"
+            f"{folder} is no encoder, or has more in it ({shown}); --force replaces encoders only. Name another "
+            "folder, or move the other files away"
         )
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     """Return the parsed content of a JSON file, or None if there is no such file or it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -105,27 +104,27 @@ def check_spec(spec: EncoderSpec) -> None:
     """Check, before any weights are loaded, that the encoder can be saved as a SentenceTransformer.
 
     Args:
-        spec: the encoder as `rbench.plan.lineage.effective` returns it.
+        spec: the encoder as `rbench.plan.lineage.as_loaded` returns it.
 
     Raises:
         PlanError: it needs Python code of its own, or its pooling does not exist in sentence-transformers.
     """
-    from rbench.train.models import EXPRESSIBLE
+    from rbench.train.models import SAVABLE_POOLINGS
 
     if spec.trust_remote_code:
         raise PlanError(
             f"encoder {spec.name} cannot be exported: it needs its own Python code, which SentenceTransformer(path) "
             "does not run"
         )
-    if spec.pooling not in EXPRESSIBLE:
+    if spec.pooling not in SAVABLE_POOLINGS:
         raise PlanError(
             f"encoder {spec.name} cannot be exported: it has pooling {spec.pooling}, and a SentenceTransformer can "
-            f"have {' or '.join(EXPRESSIBLE)}. To export it with another pooling, write an encoder file with `base: "
-            f"{spec.name}` and that `pooling`."
+            f"have {' or '.join(SAVABLE_POOLINGS)}. To export it with another pooling, write an encoder file with "
+            f"`base: {spec.name}` and that `pooling`."
         )
 
 
-def write(
+def write_encoder(
     spec: EncoderSpec, where: Path | str, folder: Path, card: Callable[[Path], None], *, force: bool = False
 ) -> int:
     """Write the encoder with the weights at `where` to `folder`, and return its embedding dimension.
@@ -135,14 +134,14 @@ def write(
     encoder has random weights, those drawn with seed 0 are written.
 
     Args:
-        spec: the encoder as `rbench.plan.lineage.effective` returns it.
+        spec: the encoder as `rbench.plan.lineage.as_loaded` returns it.
         where: the folder or hub id of the weights, as `encoders.load` takes it.
         card: a function that writes the model card into a given folder.
         force: whether an encoder that is in `folder` is replaced.
 
     Raises:
         PlanError: `check_place` or `check_spec` refuses, the encoder cannot be saved as a SentenceTransformer
-            (`train.models.obstacle`), or sentence-transformers gives other embeddings.
+            (`train.models.find_obstacle`), or sentence-transformers gives other embeddings.
         ResourceError: the weights cannot be read.
     """
     from rbench import encoders
@@ -151,7 +150,7 @@ def write(
     check_place(folder, force=force)
     check_spec(spec)
     encoder = encoders.load(spec, where)
-    if reason := models.obstacle(encoder):
+    if reason := models.find_obstacle(encoder):
         raise PlanError(f"encoder {spec.name} cannot be exported: {reason}")
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -160,9 +159,11 @@ def write(
         prompts = {} if isinstance(spec.prompt, str) else {str(kind): text for kind, text in spec.prompt.items()}
         # Otherwise transformers would write a path of this machine, that of the weights, into config.json.
         encoder.model.config._name_or_path = ""
-        models.save(staged, encoder, prompts)
+        models.save_encoder(staged, encoder, prompts)
         card(staged)
-        _compare(encoder, staged)
+        # From disk and with the other library: what `models.save_encoder` could not express shows here, before anything
+        # moves.
+        _check_same_vectors(encoder, staged)
         # The old encoder is removed last, so that it is still there if anything above fails.
         if folder.is_dir():
             for old in folder.iterdir():
@@ -173,7 +174,7 @@ def write(
     return encoder.dim
 
 
-def _compare(encoder: SentenceEncoder, folder: Path) -> None:
+def _check_same_vectors(encoder: SentenceEncoder, folder: Path) -> None:
     """Raise PlanError if sentence-transformers gives other embeddings of PROBES from `folder` than `encoder` gives."""
     import numpy as np
     from sentence_transformers import SentenceTransformer
@@ -199,8 +200,9 @@ with its name in `license_name`."""
 
 
 @dataclass(frozen=True)
-class About:
-    """What a model card is made from. Of each path the specs hold the last part only (`plan.lineage.portable`)."""
+class CardFacts:
+    """What a model card is made from. Of each path the specs hold the last part only
+    (`plan.lineage.portable_encoder`)."""
 
     encoder: EncoderSpec
     """The encoder that is published, with its own name and pooling."""
@@ -216,7 +218,7 @@ class About:
     """The record of the training, if there is one."""
     version: str
     """The version of rbench that writes the card."""
-    objective: ObjectiveModule | None = None
+    objective: TrainingObjective[Any] | None = None
     """The module of the training objective; if None, it is found by the objective's name."""
     dim: int | None = None
     """Embedding dimension, if known."""
@@ -226,35 +228,35 @@ class About:
     """Longest input in tokens, if known."""
 
     @property
-    def module(self) -> ObjectiveModule:
-        """The module of the training objective. The encoder must be one that rbench trained."""
+    def module(self) -> TrainingObjective[Any]:
+        """The training objective. The encoder must be one that rbench trained."""
         assert self.origin.train is not None
         return self.objective or objectives.find(self.origin.train.objective)
 
 
-def render_card(about: About) -> str:
+def render_card(about: CardFacts) -> str:
     """Return the card as markdown. Titles, notes and other free text are escaped, so they cannot break its tables or
     its YAML."""
     encoder = about.encoder
-    return rendered(
+    return render_template(
         "card.md.jinja",
-        front=yaml.safe_dump(_front(about), sort_keys=False, allow_unicode=True),
-        name=cell(encoder.name),
-        title=cell(encoder.title or about.origin.title or encoder.name),
+        front=yaml.safe_dump(_front_matter(about), sort_keys=False, allow_unicode=True),
+        name=escape_cell(encoder.name),
+        title=escape_cell(encoder.title or about.origin.title or encoder.name),
         version=about.version,
         train=about.origin.train,
-        facts=[(label, cell(value)) for label, value in _facts(about) if value],
-        options=_options(about),
-        scores=_scores(about.record),
-        flags=_flags(about.record),
-        notes=[cell(note) for note in dict.fromkeys((*encoder.notes, *about.origin.notes))],
+        facts=[(label, escape_cell(value)) for label, value in _encoder_facts(about) if value],
+        options=_option_rows(about),
+        scores=_score_rows(about.record),
+        flags=_flag_rows(about.record),
+        notes=[escape_cell(note) for note in dict.fromkeys((*encoder.notes, *about.origin.notes))],
     )
 
 
-def _front(about: About) -> dict[str, Any]:
+def _front_matter(about: CardFacts) -> dict[str, Any]:
     """Return the YAML front matter, as the Hugging Face Hub's documentation of model cards defines it."""
     front: dict[str, Any] = {"library_name": "sentence-transformers", "pipeline_tag": "sentence-similarity"}
-    front |= licence_fields(_licence(about))
+    front |= licence_fields(_find_licence(about))
     if about.hub_id is not None:
         front["base_model"] = about.hub_id
     if about.data is not None and about.data.hub is not None:
@@ -272,13 +274,13 @@ def licence_fields(licence: str) -> dict[str, str]:
     return {"license": identifier or "unknown"}
 
 
-def _licence(about: About) -> str:
+def _find_licence(about: CardFacts) -> str:
     """Return the licence of the encoder; if its file states none, that of `origin`, and then that of `base`."""
     base = about.base.licence if about.base is not None else ""
     return " ".join((about.encoder.licence or about.origin.licence or base).split())
 
 
-def _facts(about: About) -> list[tuple[str, str]]:
+def _encoder_facts(about: CardFacts) -> list[tuple[str, str]]:
     encoder, origin = about.encoder, about.origin
     size = f", vectors of {about.dim} numbers" if about.dim else ""
     cut = f"; texts are cut at {about.max_length} tokens" if about.max_length else ""
@@ -286,53 +288,53 @@ def _facts(about: About) -> list[tuple[str, str]]:
         ("made from", origin.name if origin.name != encoder.name else ""),
         ("pooling", f"{encoder.pooling}{size}, {'' if about.normalized else 'not '}normalised{cut}"),
         ("layers", f"the first {encoder.layers}" if encoder.layers else ""),
-        ("licence", _licence(about) or "not stated"),
-        ("reference", cited(encoder.reference or origin.reference)),
+        ("licence", _find_licence(about) or "not stated"),
+        ("reference", format_references(encoder.reference or origin.reference)),
     ]
     if origin.train is None:
-        return [("weights", _weights(origin)), *facts]
-    return [("objective", _objective(about)), ("base", _base(about)), *facts, *_training(about)]
+        return [("weights", _describe_weights(origin)), *facts]
+    return [("objective", _describe_objective(about)), ("base", _describe_base(about)), *facts, *_training_facts(about)]
 
 
-def _weights(origin: EncoderSpec) -> str:
+def _describe_weights(origin: EncoderSpec) -> str:
     if origin.random_weights:
         return "random: an architecture that nobody trained, as drawn with seed 0"
     return f"{origin.base or origin.name}" + (f" at {origin.revision}" if origin.revision else "")
 
 
-def _objective(about: About) -> str:
+def _describe_objective(about: CardFacts) -> str:
     assert about.origin.train is not None
-    first_line = (inspect.getdoc(about.module) or "").partition("\n")[0]
-    return f"{about.origin.train.objective}: {first_line}".removesuffix(": ")
+    return f"{about.origin.train.objective}: {about.module.said()['title']}".removesuffix(": ")
 
 
-def _base(about: About) -> str:
+def _describe_base(about: CardFacts) -> str:
     origin, base = about.origin, about.base
     if origin.base is None:
         return "none: an architecture with random weights"
     if base is None:
-        return _weights(origin)
-    how = "trained by rbench" if base.train is not None else _weights(base)
-    return base.name + _in_brackets(base.title, base.licence, how)
+        return _describe_weights(origin)
+    origin_text = "trained by rbench" if base.train is not None else _describe_weights(base)
+    return base.name + _in_brackets(base.title, base.licence, origin_text)
 
 
-def _training(about: About) -> list[tuple[str, str]]:
+def _training_facts(about: CardFacts) -> list[tuple[str, str]]:
     """Return label and value of each fact about the training: data, steps and settings, and what the record adds."""
     train, record = about.origin.train, about.record
     assert train is not None
     job = record.job.pretraining if record is not None else None
     n = record.counts.get("n", 0) if record is not None else 0
-    facts = [("data", _data(about, n))]
+    facts = [("data", _describe_data(about, n))]
     if job is not None:
         facts += [("data fingerprint", job.data_fingerprint), ("base fingerprint", job.base_fingerprint or "")]
     counts = sorted(record.counts.items()) if record is not None else []
     facts += [(name.replace("_", " "), f"{value:,}") for name, value in counts]
-    if batches.stepwise(about.module):
+    if about.module.takes_steps:
         rate = f"{train.learning_rate:g}, falling linearly to 0, warm-up {train.warmup:.0%} of the steps"
         facts += [
             (
                 "steps",
-                f"{_steps(about, n)} planned, {_batches(train)} each, texts cut at {train.max_length} tokens",
+                f"{_describe_steps(about, n)} planned, {_describe_batches(train)} each, texts cut at "
+                f"{train.max_length} tokens",
             ),
             ("learning rate", rate),
             ("weight decay", f"{train.weight_decay:g}"),
@@ -348,24 +350,24 @@ def _training(about: About) -> list[tuple[str, str]]:
             ("precision", source.precision),
             ("weights hash", source.weights_hash or ""),
         ]
-    return [fact for fact in facts if fact[0] != "n"]  # `_data` has said n, the number of sentences
+    return [fact for fact in facts if fact[0] != "n"]  # `_describe_data` has said n, the number of sentences
 
 
-def _batches(train: TrainSpec) -> str:
+def _describe_batches(train: TrainSpec) -> str:
     many = f"{train.gradient_accumulation} batches of " if train.gradient_accumulation > 1 else ""
     return f"{many}{train.batch_size} sentences"
 
 
-def _steps(about: About, n: int) -> str:
+def _describe_steps(about: CardFacts, n: int) -> str:
     train = about.origin.train
     assert train is not None
     if not n and train.steps is None:
         return f"{train.epochs or 1:g} epochs"
-    near = batches.neighbours(about.module.Options(**train.options))
-    return f"{batches.steps(train, batches.trained(n, near), not batches.whole(about.module)):,}"
+    near = batches.group_size(about.module.Options(**train.options))
+    return f"{batches.count_steps(train, batches.count_trained(n, near), not about.module.full_batches):,}"
 
 
-def _data(about: About, n: int) -> str:
+def _describe_data(about: CardFacts, n: int) -> str:
     train, data = about.origin.train, about.data
     assert train is not None
     details = _in_brackets(data.title, data.licence) if data is not None else ""
@@ -379,17 +381,17 @@ def _in_brackets(title: str, licence: str, *more: str) -> str:
     return f" ({known})" if known else ""
 
 
-def _options(about: About) -> list[tuple[str, str, str]]:
+def _option_rows(about: CardFacts) -> list[tuple[str, str, str]]:
     """Return name, value and default of each option of the objective. Values that differ from the default are bold."""
     if about.origin.train is None:
         return []
     kind = about.module.Options
     values, defaults = kind(**about.origin.train.options).model_dump(), option_defaults(kind)
-    models: Sequence[str] = getattr(kind, "MODELS", ())
+    models = about.module.model_options
     rows = []
     for name, value in values.items():
-        shown = cell(_model_name(value) if name in models else value)
-        rows.append((name, f"**{shown}**" if value != defaults[name] else shown, cell(defaults[name])))
+        shown = escape_cell(_model_name(value) if name in models else value)
+        rows.append((name, f"**{shown}**" if value != defaults[name] else shown, escape_cell(defaults[name])))
     return rows
 
 
@@ -399,23 +401,23 @@ def _model_name(value: Any) -> Any:
     return value if value is None or is_repo_id(text) else Path(text).name
 
 
-def _scores(record: Record | None) -> list[tuple[str, str, str]]:
+def _score_rows(record: Record | None) -> list[tuple[str, str, str]]:
     if record is None:
         return []
     return [
-        (cell(score.name), "none" if score.value is None else f"{score.value:.4f}", f"{score.n:,}")
+        (escape_cell(score.name), "none" if score.value is None else f"{score.value:.4f}", f"{score.n:,}")
         for score in record.scores
     ]
 
 
-def _flags(record: Record | None) -> list[tuple[str, str]]:
+def _flag_rows(record: Record | None) -> list[tuple[str, str]]:
     """Return each flag of the training, with the numbers that raised it."""
     if record is None or record.health is None:
         return []
-    return [(cell(raised.flag), cell(raised.because)) for raised in record.health.flags]
+    return [(escape_cell(raised.flag), escape_cell(raised.because)) for raised in record.health.flags]
 
 
-def rendered(template: str, **values: Any) -> str:
+def render_template(template: str, **values: Any) -> str:
     """Return the card that a Jinja2 template in the folder of this module makes from `values`."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -428,7 +430,7 @@ def rendered(template: str, **values: Any) -> str:
     return environment.get_template(template).render(values)
 
 
-def cell(value: Any) -> str:
+def escape_cell(value: Any) -> str:
     """Return a value as one line of markdown. Characters that could end a table cell or begin HTML are escaped."""
     text = " ".join(str(value).split())
     for mark in "\\|`*[]#":
@@ -455,43 +457,43 @@ def write_card(
         record: the record of the training, if rbench trained the weights.
         objective: the module of the training objective; if None, it is found by the objective's name.
     """
-    origin = chain(name, encoders)[-1]
-    base = base_of(origin, encoders)  # None if `origin` was not trained: `chain` ends with it
-    dim, normalized = _vectors(folder)
-    about = About(
-        encoder=portable(encoders[name]),
-        origin=portable(origin),
-        base=portable(base) if base is not None else None,
-        hub_id=hub_id(origin, encoders),
+    origin = chain_of_bases(name, encoders)[-1]
+    base = base_encoder(origin, encoders)  # None if `origin` was not trained: `chain` ends with it
+    dim, normalized = _read_vector_facts(folder)
+    about = CardFacts(
+        encoder=portable_encoder(encoders[name]),
+        origin=portable_encoder(origin),
+        base=portable_encoder(base) if base is not None else None,
+        hub_id=find_hub_id(origin, encoders),
         data=tasks.get(origin.train.data) if origin.train is not None else None,
         record=record,
         objective=objective,
         version=rbench.__version__,
         dim=dim,
         normalized=normalized,
-        max_length=(_json(folder / "sentence_bert_config.json") or {}).get("max_seq_length"),
+        max_length=(_read_json(folder / "sentence_bert_config.json") or {}).get("max_seq_length"),
     )
     (folder / CARD).write_text(render_card(about), encoding="utf-8")
 
 
-def hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
+def find_hub_id(spec: EncoderSpec, encoders: Mapping[str, EncoderSpec]) -> str | None:
     """Return the hub id (`owner/name`) of the model from which the weights were derived; None if there is none."""
-    *_, first = bases(spec, encoders)
-    base = portable(first).base  # differs from `first.base` if that is a path, such as `./models/minilm`
+    *_, first = iter_bases(spec, encoders)
+    base = portable_encoder(first).base  # differs from `first.base` if that is a path, such as `./models/minilm`
     return base if base is not None and base == first.base and "/" in base and is_repo_id(base) else None
 
 
-def _vectors(folder: Path) -> tuple[int | None, bool]:
+def _read_vector_facts(folder: Path) -> tuple[int | None, bool]:
     """Read two facts from the SentenceTransformer modules in `folder`: the embedding dimension (None if no module
     states it), and whether embeddings are scaled to length 1."""
     dim: int | None = None
     normalized = False
-    for module in _json(folder / "modules.json") or ():
-        config = (_json(folder / module["path"] / "config.json") or {}) if module["path"] else {}
-        named = (
+    for module in _read_json(folder / "modules.json") or ():
+        config = (_read_json(folder / module["path"] / "config.json") or {}) if module["path"] else {}
+        stated_dims = (
             config[key] for key in ("out_features", "word_embedding_dimension", "embedding_dimension") if key in config
         )
-        dim = next(named, dim)
+        dim = next(stated_dims, dim)
         normalized = normalized or module["type"].endswith(".Normalize")
-    kept = (_json(folder / "config_sentence_transformers.json") or {}).get("truncate_dim")
-    return (min(dim, kept) if dim is not None and kept else dim), normalized
+    truncated = (_read_json(folder / "config_sentence_transformers.json") or {}).get("truncate_dim")
+    return (min(dim, truncated) if dim is not None and truncated else dim), normalized

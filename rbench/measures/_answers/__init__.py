@@ -14,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rbench.measures._answers._shared import Answers as Answers
+from rbench.measures._answers._shared import TextAnswers as TextAnswers
 from rbench.measures._context import VictimContext
 
 if TYPE_CHECKING:
     from rbench.tasks import Example
 
 
-def answers(context: VictimContext, texts: Sequence[tuple[str, ...]], examples: Sequence[Example]) -> Answers:
+def collect_answers(
+    context: VictimContext, texts: Sequence[tuple[str, ...]], examples: Sequence[Example]
+) -> TextAnswers:
     """Ask the victim for some distinct texts, each once.
 
     Args:
@@ -31,5 +33,5 @@ def answers(context: VictimContext, texts: Sequence[tuple[str, ...]], examples: 
     Raises JobError where a vector or a logit is not finite.
     """
     module: Any = context.task.of_kind.module_in(__name__)
-    made: Answers = module.answers(context, texts, examples)
-    return made
+    collected: TextAnswers = module.answers(context, texts, examples)
+    return collected

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rbench.errors import JobError
 from rbench.measures._context import VictimContext
-from rbench.system.progress import counting
+from rbench.score.finite import check_finite
+from rbench.system.progress import count_steps
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 
-class Answers(NamedTuple):
+class TextAnswers(NamedTuple):
     """What a victim made of some texts, which are asked for by their places."""
 
     read: Sequence[tuple[int, ...]]
@@ -27,18 +27,16 @@ class Answers(NamedTuple):
     """What the row of the texts as they are has beside that."""
 
 
-def vectors_of_texts(
-    context: VictimContext, module: Any, texts: Sequence[str]
-) -> tuple[list[Any], NDArray[np.bool_], Any]:
+def encode_texts(context: VictimContext, module: Any, texts: Sequence[str]) -> tuple[list[Any], NDArray[np.bool_], Any]:
     """Return the token ids of texts, whether each was cut, and their vectors (len(texts), dim), float32."""
     import numpy as np
     import torch
 
-    from rbench.encoders.inference import Network, rows_of
+    from rbench.encoders.inference import Network, build_rows
 
     victim: Any = context.victim
     victim.eval()
-    rows = rows_of(victim.tokenizer(list(texts), truncation=True, max_length=victim.max_length))
+    rows = build_rows(victim.tokenizer(list(texts), truncation=True, max_length=victim.max_length))
     cut = [
         len(ids) == victim.max_length < len(victim.tokenizer(text, truncation=False, verbose=False)["input_ids"])
         for text, (ids, _) in zip(texts, rows, strict=True)
@@ -51,9 +49,9 @@ def vectors_of_texts(
         device=str(victim.device),
         backend="torch",
     )
-    place = {row: i for i, row in enumerate(dict.fromkeys(rows))}  # many noisy texts have the same tokens
-    found = torch.stack(network(list(place), counting(context.progress, len(place))))
-    vectors = found[[place[row] for row in rows]]
-    if not bool(torch.isfinite(vectors).all()):
-        raise JobError("the victim's vectors are NaN or infinite: its weights are damaged, or its training diverged")
+    position = {row: i for i, row in enumerate(dict.fromkeys(rows))}  # many noisy texts have the same tokens
+    distinct_vectors = torch.stack(network(list(position), count_steps(context.progress, len(position))))
+    # Back to one vector for each text: those with the same tokens share what was computed.
+    vectors = distinct_vectors[[position[row] for row in rows]]
+    check_finite(vectors.numpy(), "the victim")
     return [ids for ids, _ in rows], np.array(cut, dtype=bool), vectors

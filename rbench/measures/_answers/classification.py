@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rbench.measures._answers._shared import Answers
+from rbench.measures._answers._shared import TextAnswers
 from rbench.measures._context import VictimContext
 from rbench.measures._noise import HITS
-from rbench.measures._predicted import asked
-from rbench.score.packed import packed
+from rbench.measures._predicted import ask_victim
+from rbench.score.packed import pack_hits
 
 if TYPE_CHECKING:
     from rbench.tasks import Example
 
 
-def answers(context: VictimContext, texts: Sequence[tuple[str, ...]], examples: Sequence[Example]) -> Answers:
+def answers(context: VictimContext, texts: Sequence[tuple[str, ...]], examples: Sequence[Example]) -> TextAnswers:
     """Return the answers of a classifier."""
-    found = asked(context, texts)
+    classified = ask_victim(context, texts)
     labels = [example.label for example in examples]
 
-    def stored(at: Sequence[int]) -> dict[str, str]:
-        return {HITS: packed([int(found.labels[i]) == label for i, label in zip(at, labels, strict=True)])}
+    def stored(places: Sequence[int]) -> dict[str, str]:
+        return {HITS: pack_hits([int(classified.labels[i]) == label for i, label in zip(places, labels, strict=True)])}
 
-    return Answers(found.read if not hasattr(context.victim, "classified") else (), found.cut, stored, {})
+    return TextAnswers(classified.read if not hasattr(context.victim, "classified") else (), classified.cut, stored, {})

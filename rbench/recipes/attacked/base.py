@@ -24,7 +24,7 @@ class Truth(ABC):
 
     @property
     @abstractmethod
-    def given(self) -> int | str:
+    def for_textattack(self) -> int | str:
         """The truth in the form that `Attack.attack` accepts and passes to the goal function. It refuses floats."""
 
     @property
@@ -64,14 +64,14 @@ class AttackedKind(ABC):
     def truth(self, example: Example, task: TaskSpec) -> Truth:
         """Return the truth about an example. Raises JobError where its label is none that the task can have."""
 
-    def aimed(self, attack: Attack, victim: Any, task: TaskSpec, spec: AttackSpec) -> Attack:
+    def aim_attack(self, attack: Attack, victim: Any, task: TaskSpec, spec: AttackSpec) -> Attack:
         """Return the attack with the goal of the kind in place of its own. Search, transformation and constraints stay.
 
         Raises SuiteError or JobError where the task or the victim does not fit the goal.
         """
         return attack
 
-    def finished(self, attack: Attack, spec: AttackSpec) -> Attack:
+    def finish_attack(self, attack: Attack, spec: AttackSpec) -> Attack:
         """Return the attack that is run, given the one to which all else was added."""
         return attack
 

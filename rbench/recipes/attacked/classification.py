@@ -21,14 +21,14 @@ class TrueClass(Truth):
     value: int
 
     @property
-    def given(self) -> int:
+    def for_textattack(self) -> int:
         return self.value
 
     def answer(self, when: str, output: Any) -> dict[str, Any]:
         return {f"{when}_prediction": int(output)}
 
     def step(self, raw: Any, output: Any) -> tuple[float, int | None]:
-        return float(raw[self.given]), int(output)
+        return float(raw[self.for_textattack]), int(output)
 
 
 class AttackedClasses(AttackedKind):

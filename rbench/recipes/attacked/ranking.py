@@ -14,31 +14,31 @@ from textattack import Attack
 from textattack.models.wrappers import ModelWrapper
 from torch import Tensor
 
-from rbench.encoders.index import Vectors, unit
-from rbench.encoders.inference import Memo, Network, rows_of
+from rbench.encoders.index import Vectors, to_unit_length
+from rbench.encoders.inference import BoundedMemo, Network, build_rows
 from rbench.errors import JobError
-from rbench.recipes.answering import CACHE_BYTES, generators_kept
+from rbench.recipes.answering import CACHE_BYTES, keep_generators
 from rbench.recipes.attacked.base import AttackedKind, Truth
 from rbench.recipes.ranking_goal import aim_at_ranking
-from rbench.recipes.victim import NetworkVictim, text_vectors
+from rbench.recipes.victim import NetworkVictim, encode_float32
 from rbench.schema import AttackSpec, Similarity, TaskSpec
 from rbench.tasks import Example
-from rbench.tasks.ranking import Collection
+from rbench.tasks.ranking import DocumentCollection
 
 VERSION = 1
 
-Encode = Callable[[list[str]], Any]
+EncodeTexts = Callable[[list[str]], Any]
 """From texts to vectors (n, dim): lists, an array or a tensor."""
 
 
 @dataclass(frozen=True)
-class Query(Truth):
+class QueryTruth(Truth):
     """A query, whose id stands for the documents that are relevant to it. The label of all queries is 1: found."""
 
     id: str = ""
 
     @property
-    def given(self) -> str:
+    def for_textattack(self) -> str:
         return self.id
 
     def answer(self, when: str, output: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class RetrieverVictim(NetworkVictim):
 
     def _opened(self, **options: Any) -> Network:
         self.retriever = self.model
-        return Network(self.retriever, text_vectors, tokenizer=self.tokenizer, **options)
+        return Network(self.retriever, encode_float32, tokenizer=self.tokenizer, **options)
 
     def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
         """Return the vectors (n, dim) of queries, float32, on the CPU: of length 1 where cosines are compared.
@@ -68,7 +68,7 @@ class RetrieverVictim(NetworkVictim):
         return torch.stack(self.by_text.filled(text_input_list, self._vectors))
 
     def _vectors(self, queries: list[str]) -> Iterator[Tensor]:
-        rows = rows_of(self.tokenizer(queries, truncation=True, max_length=self.max_length))
+        rows = build_rows(self.tokenizer(queries, truncation=True, max_length=self.max_length))
         for query, vector in zip(queries, self.by_ids(rows), strict=True):
             if not torch.isfinite(vector).all():
                 raise JobError(f"victim {self.name} gave a vector that is not finite for {query[:200]!r}")
@@ -94,7 +94,7 @@ class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
         JobError: a function gave something else than finite vectors, one for each text.
     """
 
-    def __init__(self, name: str, queries: Encode, documents: Encode, of: Collection) -> None:
+    def __init__(self, name: str, queries: EncodeTexts, documents: EncodeTexts, of: DocumentCollection) -> None:
         self.name, self._queries, self._of = name, queries, of
         self.similarity: Similarity = "cosine"
         self.retriever = self
@@ -104,7 +104,9 @@ class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
         self.model = self.tokenizer = None  # names that TextAttack uses
         self.max_length: int | None = None
         self.pooled = 1
-        self.by_text: Memo[str, Tensor] = Memo(CACHE_BYTES, lambda text, row: 300 + 2 * len(text) + 4 * len(row))
+        self.by_text: BoundedMemo[str, Tensor] = BoundedMemo(
+            CACHE_BYTES, lambda text, row: 300 + 2 * len(text) + 4 * len(row)
+        )
 
     def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
         """Return the vectors (n, dim) of queries, float32, of length 1. Raises JobError as the class does."""
@@ -113,27 +115,24 @@ class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
     def _asked(self, texts: list[str]) -> list[Tensor]:
         return list(torch.from_numpy(self._vectors(self._queries, texts)))
 
-    def _vectors(self, encode: Encode, texts: list[str]) -> Vectors:
-        with generators_kept():
-            given = encode(texts)
-        try:
-            # numpy has no bfloat16, so tensors are widened by torch
-            found = np.asarray(given.detach().cpu().double() if isinstance(given, Tensor) else given, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+    def _vectors(self, encode: EncodeTexts, texts: list[str]) -> Vectors:
+        with keep_generators():
+            answer = encode(texts)
+        # numpy has no bfloat16, so tensors are widened by torch
+        vectors = np.asarray(answer.detach().cpu().double() if isinstance(answer, Tensor) else answer, dtype=np.float64)
+        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
             raise JobError(
-                f"{self.name} gave no vectors for {len(texts)} texts ({error}); return rows of numbers"
-            ) from error
-        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
-            raise JobError(
-                f"{self.name} gave numbers of the shape {found.shape} for {len(texts)} texts, or some that are not "
+                f"{self.name} gave numbers of the shape {vectors.shape} for {len(texts)} texts, or some that are not "
                 "finite; return a vector of finite numbers for each text"
             )
-        return unit(found)
+        return to_unit_length(vectors)
 
     def relevant(self, query: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the places (m,) of the documents that are relevant to a query, and their grades (m,)."""
         grades = self._of.relevance[query]
-        return np.array([self._of.place[one] for one in grades]), np.array([*grades.values()], dtype=np.float64)
+        return np.array([self._of.place[document] for document in grades]), np.array(
+            [*grades.values()], dtype=np.float64
+        )
 
     def own(self, query: str) -> int | None:
         """Return the place of the document that is left out of a query's ranking; None where none is."""
@@ -150,21 +149,21 @@ class AttackedRankings(AttackedKind):
 
     wrapper = RetrieverVictim
 
-    def truth(self, example: Example, task: TaskSpec) -> Query:
-        return Query(1, id=example.id)
+    def truth(self, example: Example, task: TaskSpec) -> QueryTruth:
+        return QueryTruth(1, id=example.id)
 
-    def aimed(self, attack: Attack, victim: Any, task: TaskSpec, spec: AttackSpec) -> Attack:
+    def aim_attack(self, attack: Attack, victim: Any, task: TaskSpec, spec: AttackSpec) -> Attack:
         return aim_at_ranking(attack, victim, spec.ranking)
 
     def oracle_label(self, generator: str, texts: tuple[str, ...]) -> int | None:
-        from rbench.mini.ranking import still_found
+        from rbench.mini.ranking import keeps_relevant
 
         changed, original = texts
-        return still_found(changed, original, _documents(generator))
+        return keeps_relevant(changed, original, _list_documents(generator))
 
 
 @cache
-def _documents(generator: str) -> tuple[str, ...]:
+def _list_documents(generator: str) -> tuple[str, ...]:
     from rbench import mini
 
     return tuple(str(row["text"]) for row in mini.rows(generator, "corpus"))

@@ -8,7 +8,6 @@ from typing import Any
 
 from textattack import Attack
 
-from rbench.errors import SuiteError
 from rbench.recipes.attacked.base import AttackedKind, Truth
 from rbench.recipes.similarity_goal import aim_at_similarity, remember_allowed
 from rbench.recipes.victim import ScorerVictim
@@ -25,7 +24,8 @@ class GoldScore(Truth):
     value: float | None
 
     @property
-    def given(self) -> str:
+    def for_textattack(self) -> str:
+        # As text, since TextAttack refuses floats. A pair without a score is skipped, so the goal never reads its 0.0.
         return repr(float(self.value or 0.0))
 
     @property
@@ -40,34 +40,44 @@ class GoldScore(Truth):
 
 
 class AttackedScores(AttackedKind):
-    """Victims are scorers of pairs. There is no oracle: the embedded world's score of a changed pair is no label."""
+    """Attacks on scorers of pairs.
+
+    They have no oracle: what the embedded world knows of a changed pair is a score, and `oracle_label` gives labels.
+    """
 
     wrapper = ScorerVictim
 
     def truth(self, example: Example, task: TaskSpec) -> GoldScore:
-        """Return the gold score. A pair without one, or with an empty sentence, is skipped."""
-        assert task.scale is not None  # `aimed` has checked it
+        """Return the gold score. A pair is to be skipped if a sentence is empty, or its gold score missing or outside
+        the scale."""
+        assert task.scale is not None  # `SimilarityKind.why_no_victims`
         label = example.label
         score = float(label) if label is not None and math.isfinite(label) else None
-        unfit: SkipReason | None = None
+        skip_reason: SkipReason | None = None
         if not all(text.strip() for text in example.texts):
-            unfit = "empty sentence"
+            skip_reason = "empty sentence"
         elif score is None or not task.scale[0] <= score <= task.scale[1]:
-            unfit = "gold outside the scale"
-        return GoldScore(score, unfit)
+            skip_reason = "gold outside the scale"
+        return GoldScore(score, skip_reason)
 
-    def aimed(self, attack: Attack, victim: Any, task: TaskSpec, spec: AttackSpec) -> Attack:
-        if task.scale is None:
-            raise SuiteError(f"task {task.name} has no scale, and attacks need it: write `scale: [lowest, highest]`")
+    def aim_attack(self, attack: Attack, victim: Any, task: TaskSpec, spec: AttackSpec) -> Attack:
         return aim_at_similarity(attack, victim, task, spec.similarity)
 
-    def finished(self, attack: Attack, spec: AttackSpec) -> Attack:
-        return remember_allowed(attack) if spec.similarity.maximise else attack
+    def finish_attack(self, attack: Attack, spec: AttackSpec) -> Attack:
+        if not spec.similarity.maximise:
+            return attack
+        # The largest error counts only among texts that the constraints allow, and the search also asks for others.
+        return remember_allowed(attack)
 
     def protected_columns(self, task: TaskSpec, spec: AttackSpec) -> tuple[str, ...]:
-        if spec.similarity.side == "both":
-            return ()
-        return (task.columns[1 if spec.similarity.side == "first" else 0],)
+        first_column, second_column = task.columns
+        match spec.similarity.side:  # the sentence that the attack may change
+            case "first":
+                return (second_column,)
+            case "second":
+                return (first_column,)
+            case _:
+                return ()
 
 
 ATTACKED = AttackedScores()

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import field_validator
 
-from rbench.config.registry import unknown
 from rbench.errors import StoreError
-from rbench.report.figures import style
+from rbench.report.figures import RunFigure, style
 from rbench.schema import Health
 from rbench.schema.common import Strict
 from rbench.tables import Results
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST = 40
 """The most trainings in one figure, which is then as long as six pages."""
-_LEAST = 1.35
+_LEAST_WIDTH = 1.35
 """The least width of a panel on a sheet, in inches."""
 _SHARE, _CHANCE = " share", " at chance"
 
@@ -44,7 +43,7 @@ class Options(Strict):
         return (value,) if isinstance(value, str) else value
 
 
-class Training(NamedTuple):
+class TrainingCourse(NamedTuple):
     """A training whose record holds a series."""
 
     title: str
@@ -57,8 +56,8 @@ class Training(NamedTuple):
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """Return steps and values of one series. A step at which it was not measured is left out."""
-        there = [(point.step, point.values[name]) for point in self.health.series if name in point.values]
-        return [step for step, _ in there], [value for _, value in there]
+        measured = [(point.step, point.values[name]) for point in self.health.series if name in point.values]
+        return [step for step, _ in measured], [value for _, value in measured]
 
 
 GROUPS = {
@@ -70,109 +69,104 @@ GROUPS = {
 """The groups, with the labels of their axes."""
 
 
-def draw(options: Options, results: Results) -> Figure:
-    """Draw from the records. Raises StoreError where no training, or no such series, is stored."""
-    trainings = stored_trainings(options, results)
-    there = list(dict.fromkeys(name for training in trainings for name in training.names))
-    columns = {group: names for group, names in grouped_series(options, there).items() if names}
-    if not columns:
-        raise StoreError(f"the figure curves has nothing to draw: the trainings measured only {', '.join(there)}.")
-    figure, panels = _grid(len(trainings), columns)
-    for column, (group, names) in enumerate(columns.items()):
-        entries: dict[str, Artist] = {}
-        for axes, training in zip(panels[:, column], trainings, strict=True):
-            for name in (name for name in names if name in training.names):
-                chance = name.endswith(_CHANCE)
-                own = {"color": style.MUTED, "linestyle": "--"} if chance else style.look(_index(names, name))
-                steps, values = training.curve(name)
-                (line,) = axes.plot(steps, values, label=name, **own)
-                entries.setdefault(name, line)
-            axes.set_ylabel(GROUPS.get(group, group))
-            axes.locator_params(axis="x", integer=True)
-            if not axes.lines:  # this training did not measure any of them
-                axes.set_visible(False)
-        style.legend_below(panels[-1, column], list(entries.values()), list(entries))
-        panels[-1, column].set_xlabel("Step")
-    for row, training in zip(panels, trainings, strict=True):
-        style.row_title(row[0], training.title)
-    style.caption("Each line is one training, so it has no interval. What chance would give is grey.")
-    return figure
+class CurvesFigure(RunFigure[Options]):
+    def draw(self, options: Options, results: Results) -> Figure:
+        """Draw from the records. Raises StoreError where no training, or no such series, is stored."""
+        trainings = stored_trainings(options, results)
+        measured = list(dict.fromkeys(name for training in trainings for name in training.names))
+        columns = {group: names for group, names in group_series(options, measured).items() if names}
+        figure, panels = _make_panels(len(trainings), columns)
+        for column, (group, names) in enumerate(columns.items()):
+            entries: dict[str, Artist] = {}
+            for axes, training in zip(panels[:, column], trainings, strict=True):
+                for name in (name for name in names if name in training.names):
+                    chance = name.endswith(_CHANCE)
+                    line_style = (
+                        {"color": style.MUTED, "linestyle": "--"}
+                        if chance
+                        else style.look(_index_among_measured(names, name))
+                    )
+                    steps, values = training.curve(name)
+                    (line,) = axes.plot(steps, values, label=name, **line_style)
+                    entries.setdefault(name, line)
+                axes.set_ylabel(GROUPS.get(group, group))
+                axes.locator_params(axis="x", integer=True)
+                if not axes.lines:  # this training did not measure any of them
+                    axes.set_visible(False)
+            style.legend_below(panels[-1, column], list(entries.values()), list(entries))
+            panels[-1, column].set_xlabel("Step")
+        for row, training in zip(panels, trainings, strict=True):
+            style.row_title(row[0], training.title)
+        style.caption("Each line is one training, so it has no interval. What chance would give is grey.")
+        return figure
 
 
-def _grid(trainings: int, columns: dict[str, list[str]]) -> tuple[Figure, Any]:
+def _make_panels(trainings: int, columns: dict[str, list[str]]) -> tuple[Figure, Any]:
     """Return a figure and its panels, an array of trainings by columns. On a sheet a training may have several rows.
 
     Raises StoreError where the figure would be taller than its page.
     """
-    wide, width = style.side_by_side(len(columns), len(columns), _LEAST)
-    if wide == len(columns):
-        figure = style.new(min(width, 0.9 + 2.2 * wide), 0.9 + 1.5 * trainings)
-        return figure, figure.subplots(trainings, wide, squeeze=False)
-    rows = math.ceil(len(columns) / wide)
+    columns_in_row, width = style.side_by_side(len(columns), len(columns), _LEAST_WIDTH)
+    if columns_in_row == len(columns):
+        figure = style.new(min(width, 0.9 + 2.2 * columns_in_row), 0.9 + 1.5 * trainings)
+        return figure, figure.subplots(trainings, columns_in_row, squeeze=False)
+    rows = math.ceil(len(columns) / columns_in_row)
     legends = [*map(len, columns.values())]  # in lines; those of a row lie side by side
-    tall = 0.14 * sum(max(legends[row * wide : (row + 1) * wide]) for row in range(rows))
-    figure = style.new(width, tall + 0.4 + 1.4 * rows * trainings)
+    # The legends of a row lie side by side, so the longest of them decides how tall the row is.
+    legend_height = 0.14 * sum(max(legends[row * columns_in_row : (row + 1) * columns_in_row]) for row in range(rows))
+    figure = style.new(width, legend_height + 0.4 + 1.4 * rows * trainings)
     style.check_height(figure)
-    made = figure.subplots(rows * trainings, wide, squeeze=False).reshape(trainings, rows * wide)
-    for axes in made[:, len(columns) :].ravel():
+    all_panels = figure.subplots(rows * trainings, columns_in_row, squeeze=False).reshape(
+        trainings, rows * columns_in_row
+    )
+    for axes in all_panels[:, len(columns) :].ravel():
         axes.remove()
-    return figure, made[:, : len(columns)]
+    return figure, all_panels[:, : len(columns)]
 
 
-def stored_trainings(options: Options, results: Results) -> list[Training]:
-    """Return the trainings to draw, in the plan's order. Raises StoreError where there are none, or too many."""
+def stored_trainings(options: Options, results: Results) -> list[TrainingCourse]:
+    """Return the trainings to draw, in the plan's order. Raises StoreError where there are too many."""
     jobs = [job for job in results.plan.jobs if job.pretraining is not None]
-    suite = results.plan.suite.name
-    if not jobs:
-        raise StoreError(f"the figure curves shows trainings of encoders, and suite {suite} trains none.")
     labels = [results.plan.draw(job.parts[0]).encoder for job in jobs]
-    for name in options.encoder:
-        if name not in labels:
-            raise StoreError(unknown("trained encoder", name, set(labels)))
-    found = []
+    courses = []
     for job, label in zip(jobs, labels, strict=True):
         record = results.standing.records.get(job.key)
         health = record.health if record is not None else None
-        if health is not None and health.series and label in (options.encoder or labels):
+        wanted = label in options.encoder or not options.encoder
+        if health is not None and health.series and wanted:
             flags = ", ".join(raised.flag for raised in health.flags)
             seed = f" seed {job.seed}" if labels.count(label) > 1 else ""
             title = "/".join([label, *job.parts[1:]]) + seed + (f" (flagged: {flags})" if flags else "")
-            found.append(Training(title, health))
-    if not found:
+            courses.append(TrainingCourse(title, health))
+    if len(courses) > _MOST:
         raise StoreError(
-            "the figure curves has nothing to draw: no record of these trainings holds a series. They are not done, "
-            "or have no steps. `rbench run` does those that are not done."
+            f"the figure curves would have {len(courses)} rows, one a training; name at most {_MOST} of the encoders: "
+            f"--option encoder=[{courses[0].title.partition(' ')[0]}]"
         )
-    if len(found) > _MOST:
-        raise StoreError(
-            f"the figure curves would have {len(found)} rows, one a training; name at most {_MOST} of the encoders: "
-            f"--option encoder=[{found[0].title.partition(' ')[0]}]"
-        )
-    return found
+    return courses
 
 
-def grouped_series(options: Options, there: Sequence[str]) -> dict[str, list[str]]:
-    """Return the names of series by group. Raises StoreError for a group or series that no training has."""
-    grouped = {group: _members(group, there) for group in GROUPS}
+def group_series(options: Options, measured: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of series by group; of a group or series that no training has, none."""
+    grouped = {group: _series_of_group(group, measured) for group in GROUPS}
     columns: dict[str, list[str]] = {}
     for name in options.series or GROUPS:
-        if name not in grouped and name not in there:
-            raise StoreError(unknown("series", name, {*GROUPS, *there}))
-        columns[name] = grouped.get(name) or [one for one in there if one == name]
+        columns[name] = grouped.get(name) or [series_name for series_name in measured if series_name == name]
     return columns
 
 
-def _members(group: str, there: Sequence[str]) -> list[str]:
+def _series_of_group(group: str, measured: Sequence[str]) -> list[str]:
     """Return the series of a group, those at chance last. Terms of the loss are those with a share of the gradient."""
-    terms = [name.removesuffix(_SHARE) for name in there if name.endswith(_SHARE)]
-    wanted: dict[str, Iterable[str]] = {
+    terms = [name.removesuffix(_SHARE) for name in measured if name.endswith(_SHARE)]
+    series_by_group: dict[str, Iterable[str]] = {
         "loss": ["loss", *terms, "contrastive loss", f"loss{_CHANCE}"],
         "share": [f"{term}{_SHARE}" for term in terms],
-        "cosine": [name for name in there if name.endswith("cosine")],
+        "cosine": [name for name in measured if name.endswith("cosine")],
         "top-1": ["top-1", f"top-1{_CHANCE}"],
     }
-    return [name for name in wanted[group] if name in there]
+    return [name for name in series_by_group[group] if name in measured]
 
 
-def _index(names: Sequence[str], name: str) -> int:
-    return [one for one in names if not one.endswith(_CHANCE)].index(name)
+def _index_among_measured(names: Sequence[str], name: str) -> int:
+    # Lines at chance are grey, so they take no colour from the series that were measured.
+    return [series_name for series_name in names if not series_name.endswith(_CHANCE)].index(name)

@@ -12,23 +12,21 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from rbench.config.metrics import HEADLINE
-from rbench.errors import StoreError
-from rbench.measures.sts import similarity
-from rbench.report.figures import style
+from rbench.measures.sts import collect_similarity
+from rbench.report.figures import RunFigure, style
 from rbench.schema.claims import CellOf
 from rbench.schema.common import Strict
 from rbench.tables import Results
-from rbench.tables.notes import spanned
+from rbench.tables.notes import format_range
 from rbench.tables.table import Number
-from rbench.verdicts.cells import OfCell, by_name
+from rbench.verdicts.cells import CellNumber, cells_by_name
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Quality (STS or clean accuracy) against robustness (ASR or accuracy under attack), with the front of both"
-_COLUMNS = 3
+_MOST_COLUMNS = 3
 """Most panels side by side."""
 
 
@@ -46,10 +44,11 @@ class Options(Strict):
     """The only task to draw; None: all."""
 
 
-class Mark(NamedTuple):
+class EncoderMark(NamedTuple):
     """An encoder in a panel."""
 
     label: str
+    encoder: str
     quality: Number
     robustness: Number
 
@@ -59,109 +58,107 @@ class Mark(NamedTuple):
         return (-across if lowest else across), self.quality.value or 0.0
 
 
-def draw(options: Options, results: Results) -> Figure:
-    """Draw from what the tables show. Raises StoreError, with a remedy, where no encoder has both numbers."""
-    robust, vectors = results.metrics.asked(options.robustness), similarity(results)
-    quality = options.quality or ("sts" if vectors.labels else "clean")
-    if quality == "sts" and not vectors.labels:
-        raise StoreError(
-            f"{results.root} has no STS: suite {results.plan.suite.name} evaluates on no STS task. Add one under "
-            "`evaluate` and run it again, or draw `--option quality=clean`"
+class FrontFigure(RunFigure[Options]):
+    title = "Quality (STS or clean accuracy) against robustness (ASR or accuracy under attack), with the front of both"
+
+    def draw(self, options: Options, results: Results) -> Figure:
+        """Draw from what the tables show. Raises StoreError where no encoder has both numbers."""
+        robust_metric, vectors = results.metrics.asked(options.robustness), collect_similarity(results)
+        quality = options.quality or ("sts" if vectors.labels else "clean")
+        robust_cells = cells_by_name(results, robust_metric)
+        quality_metric = None if quality == "sts" else results.metrics.asked(quality)
+        quality_cells = cells_by_name(results, quality_metric) if quality_metric is not None else {}
+        panels, without_both = marks_by_panel(
+            options,
+            robust_cells,
+            lambda name: vectors.mean(name.encoder) if quality_metric is None else quality_of(name, quality_cells),
         )
-    there = by_name(results, robust)
-    _check(options, there)
-    good = None if quality == "sts" else results.metrics.asked(quality)
-    beside = by_name(results, good) if good is not None else {}
-    panels, left = _panels(
-        options, there, lambda name: vectors.mean(name.encoder) if good is None else _beside(name, beside)
-    )
-    if not panels:
-        raise StoreError(
-            f"{results.root}: no encoder has {quality} and {options.robustness} under such an attack yet. "
-            "Run the suite again, and draw it then"
-        )
-    figure, axes = style.panels([title for title, _ in panels], columns=_COLUMNS)
-    labels = list(dict.fromkeys(mark.label for _, marks in panels for mark in marks))
-    drawn: dict[str, Artist] = {}
-    for place, (_, marks) in zip(axes, panels, strict=True):
-        _join(place, marks, lowest=robust.about.best == "lowest")
-        for mark in marks:
-            index = labels.index(mark.label)
-            found = style.point(place, mark.robustness, mark.quality, index=index, label=mark.label)
-            drawn.setdefault(mark.label, found)
-        place.set_xlabel(style.axis(robust.about))
-    sets = f"STS, mean of {len(vectors.labels)}" if len(vectors.labels) > 1 else "".join(vectors.labels)
-    for place in filter(style.is_leftmost, axes):
-        place.set_ylabel(f"{sets} (×100)" if good is None else style.axis(good.about))
-    style.legend(figure, [drawn[label] for label in labels], labels)
-    style.note(figure, _note(panels, robust.about.column, left))
-    return figure
+        figure, axes = style.panels([title for title, _ in panels], columns=_MOST_COLUMNS)
+        labels = list(dict.fromkeys(mark.label for _, marks in panels for mark in marks))
+        drawn: dict[str, Artist] = {}
+        for axes_of_panel, (_, marks) in zip(axes, panels, strict=True):
+            _draw_front(axes_of_panel, marks, lowest=robust_metric.about.best == "lowest")
+            for mark in marks:
+                index = labels.index(mark.label)
+                artist = style.point(axes_of_panel, mark.robustness, mark.quality, index=index, label=mark.label)
+                drawn.setdefault(mark.label, artist)
+            axes_of_panel.set_xlabel(style.axis(robust_metric.about))
+        quality_label = f"STS, mean of {len(vectors.labels)}" if len(vectors.labels) > 1 else "".join(vectors.labels)
+        for axes_of_panel in filter(style.is_leftmost, axes):
+            axes_of_panel.set_ylabel(
+                f"{quality_label} (×100)" if quality_metric is None else style.axis(quality_metric.about)
+            )
+        style.legend(figure, [drawn[label] for label in labels], labels)
+        style.note(figure, _write_note(panels, robust_metric.about.column, without_both))
+        return figure
 
 
-def _check(options: Options, there: Mapping[CellOf, OfCell]) -> None:
-    for what, asked in (("attack", options.attack), ("task", options.task)):
-        names = dict.fromkeys(name for one in there if (name := getattr(one, what)) is not None)
-        if asked is not None and asked not in names:
-            has = f"the RUN has {', '.join(names)}" if names else f"{options.robustness} has none"
-            raise StoreError(f"there is no {what} {asked}; {has}")
-
-
-def _beside(name: CellOf, found: Mapping[CellOf, OfCell]) -> Number | None:
+def quality_of(name: CellOf, quality_cells: Mapping[CellOf, CellNumber]) -> Number | None:
     """Return the number of the cell of the same encoder, attack, strategy and task, as far as it has these.
 
     Where it is of another task it is taken if there is no other, such as the alignment on the only STS task.
     """
+    # First the cell of the same attack and strategy; a number that has neither, such as STS, comes last.
     for attack, finetune in product((name.attack, None), (name.finetune, None)):
-        wanted = CellOf(name.encoder, None, attack, finetune)
-        own = {other.task: one for other, one in found.items() if other._replace(task=None) == wanted}
-        one = own.get(name.task) or (next(iter(own.values())) if len(own) == 1 else None)
-        if one is not None:
-            return one.cell.number(one.number)
+        same_but_task = CellOf(name.encoder, None, attack, finetune)
+        by_task = {
+            other.task: cell for other, cell in quality_cells.items() if other._replace(task=None) == same_but_task
+        }
+        cell = by_task.get(name.task) or (next(iter(by_task.values())) if len(by_task) == 1 else None)
+        if cell is not None:
+            return cell.cell.number(cell.number)
     return None
 
 
-def _panels(
-    options: Options, there: Mapping[CellOf, OfCell], quality: Callable[[CellOf], Number | None]
-) -> tuple[list[tuple[str, list[Mark]]], list[str]]:
+def marks_by_panel(
+    options: Options, robust_cells: Mapping[CellOf, CellNumber], quality: Callable[[CellOf], Number | None]
+) -> tuple[list[tuple[str, list[EncoderMark]]], list[str]]:
     """Return the marks of each panel with its title, and the encoders without one of the two numbers."""
-    several = len({name.finetune for name in there}) > 1
+    several_strategies = len({name.finetune for name in robust_cells}) > 1
     chosen = {
-        name: one
-        for name, one in there.items()
-        if options.attack in (None, name.attack) and options.task in (None, name.task) and one.cell.present
+        name: cell
+        for name, cell in robust_cells.items()
+        if options.attack in (None, name.attack) and options.task in (None, name.task) and cell.cell.present
     }
-    tasks = len({name.task for name in chosen}) > 1
-    panels: dict[str, list[Mark]] = {}
-    left: dict[str, None] = {}
-    for name, one in chosen.items():
-        label = f"{name.encoder}, {name.finetune}" if several else name.encoder
-        good, hard = quality(name), one.cell.number(one.number)
-        if good is None or hard is None or good.value is None or hard.value is None:
-            left[label] = None
+    several_tasks = len({name.task for name in chosen}) > 1
+    panels: dict[str, list[EncoderMark]] = {}
+    without_both: dict[str, None] = {}
+    for name, cell in chosen.items():
+        label = f"{name.encoder}, {name.finetune}" if several_strategies else name.encoder
+        quality_number, robust_number = quality(name), cell.cell.number(cell.number)
+        if (
+            quality_number is None
+            or robust_number is None
+            or quality_number.value is None
+            or robust_number.value is None
+        ):
+            without_both[label] = None
             continue
-        shown = (name.attack, name.task if tasks or name.attack is None else None)
-        panels.setdefault(", ".join(filter(None, shown)), []).append(Mark(label, good, hard))
-    return list(panels.items()), list(left)
+        title_parts = (name.attack, name.task if several_tasks or name.attack is None else None)
+        panels.setdefault(", ".join(filter(None, title_parts)), []).append(
+            EncoderMark(label, name.encoder, quality_number, robust_number)
+        )
+    return list(panels.items()), list(without_both)
 
 
-def _join(axes: Axes, marks: list[Mark], *, lowest: bool) -> None:
+def _draw_front(axes: Axes, marks: list[EncoderMark], *, lowest: bool) -> None:
     """Join the marks on the front with a muted line behind them."""
-    on = [marks[i] for i in front([mark.point(lowest) for mark in marks])]
-    x = [style.on_axis(mark.robustness, mark.robustness.percent)[0] for mark in on]
-    y = [style.on_axis(mark.quality, mark.quality.percent)[0] for mark in on]
+    on_front = [marks[i] for i in find_front([mark.point(lowest) for mark in marks])]
+    x = [style.on_axis(mark.robustness, mark.robustness.percent)[0] for mark in on_front]
+    y = [style.on_axis(mark.quality, mark.quality.percent)[0] for mark in on_front]
     axes.plot(x, y, color=style.MUTED, linewidth=0.9, zorder=1, label="front")
 
 
-def _note(panels: list[tuple[str, list[Mark]]], column: str, left: list[str]) -> str:
+def _write_note(panels: list[tuple[str, list[EncoderMark]]], column: str, without_both: list[str]) -> str:
     sizes = [mark.robustness.n for _, marks in panels for mark in marks if mark.robustness.n is not None]
-    said = f"n of {column} {spanned(sizes)}; bars are 95% intervals of each number by itself. "
-    said += "The line joins the encoders that no other one dominates."
+    sentences = f"n of {column} {format_range(sizes)}; bars are 95% intervals of each number by itself. "
+    sentences += "The line joins the encoders that no other one dominates."
     if any(mark.quality.low is None for _, marks in panels for mark in marks):
-        said += " The quality shown has no interval here."
-    return said + (f" Without one of the two numbers: {', '.join(left)}." if left else "")
+        sentences += " The quality shown has no interval here."
+    return sentences + (f" Without one of the two numbers: {', '.join(without_both)}." if without_both else "")
 
 
-def front(points: Sequence[tuple[float, float]]) -> list[int]:
+def find_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the indices of the points that no other point dominates, from the lowest first number to the highest.
 
     A point dominates another if it is at least as high in both numbers and higher in one. Equal points do not dominate
@@ -171,8 +168,8 @@ def front(points: Sequence[tuple[float, float]]) -> list[int]:
         points: pairs of numbers, each the better the higher.
     """
 
-    def dominated(one: tuple[float, float]) -> bool:
-        return any(other[0] >= one[0] and other[1] >= one[1] and other != one for other in points)
+    def dominated(candidate: tuple[float, float]) -> bool:
+        return any(other[0] >= candidate[0] and other[1] >= candidate[1] and other != candidate for other in points)
 
-    found = [i for i, point in enumerate(points) if not dominated(point)]
-    return sorted(found, key=lambda i: (points[i][0], -points[i][1], i))
+    on_front = [i for i, point in enumerate(points) if not dominated(point)]
+    return sorted(on_front, key=lambda i: (points[i][0], -points[i][1], i))

@@ -13,9 +13,9 @@ from rbench.schema.common import Split
 
 Family = Literal["classification", "similarity", "ranking"]
 """Kinds of one family have the same sort of victim: a classifier, a scorer of pairs, or a retriever. Strategies, Python
-attacks and measures list in `SERVES` the families that they are for."""
+attacks and measures state as `serves` the families that they are for."""
 CLASSES: Family = "classification"
-"""The family of those that have no `SERVES`."""
+"""The family of those that state no `serves`."""
 ACCURACIES = ("aua", "clean")
 """The metrics of a leaderboard for kinds that name no others: accuracy under attack, and clean accuracy."""
 

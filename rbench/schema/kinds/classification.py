@@ -8,7 +8,7 @@ from rbench.schema.kinds.base import CLASSES, TaskFields, TaskKind
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(TaskKind):
+class ClassificationKind(TaskKind):
     """A task in which victims predict one of several classes, and an attack succeeds when the class is wrong."""
 
     def why_no_victims(self, task: TaskFields) -> str | None:
@@ -18,7 +18,7 @@ class Classification(TaskKind):
         return f"task {task.name} has {which} (its kind is {self.name}): there is nothing to classify"
 
 
-SINGLE = Classification(
+SINGLE = ClassificationKind(
     name="single",
     family=CLASSES,
     tasks="tasks with classes",

@@ -66,7 +66,7 @@ _RULE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranking(TaskKind):
+class RankingKind(TaskKind):
     """A task in which victims find documents for queries, and an attack succeeds when no relevant one is among the
     first k."""
 
@@ -87,12 +87,12 @@ class Ranking(TaskKind):
 
     def goal_notes(self, attacks: Sequence[AttackFields]) -> list[str]:
         """Return a note on the rule of success, with k and target of each task."""
-        goals = {(one.task.name, one.attack.ranking): None for one in attacks}
-        found = [f"{name} k = {goal.k}{f', target {goal.target}' if goal.target else ''}" for name, goal in goals]
-        return [f"{_RULE} {'; '.join(found)}."]
+        goals = {(attack.task.name, attack.attack.ranking): None for attack in attacks}
+        goal_texts = [f"{name} k = {goal.k}{f', target {goal.target}' if goal.target else ''}" for name, goal in goals]
+        return [f"{_RULE} {'; '.join(goal_texts)}."]
 
 
-RANKING = Ranking(
+RANKING = RankingKind(
     name="ranking",
     family="ranking",
     tasks="rankings",

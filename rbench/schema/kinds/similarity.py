@@ -36,7 +36,7 @@ _SCORERS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Similarity(TaskKind):
+class SimilarityKind(TaskKind):
     """A task in which victims score pairs, and an attack succeeds when the score moves away from the gold score."""
 
     def why_no_victims(self, task: TaskFields) -> str | None:
@@ -49,9 +49,9 @@ class Similarity(TaskKind):
 
     def goal_notes(self, attacks: Sequence[AttackFields]) -> list[str]:
         """Return notes on the rule of success, its thresholds and scales, and the scorers."""
-        scales = dict.fromkeys(f"{one.task.name} {_scale(one.task)}" for one in attacks)
+        scales = dict.fromkeys(f"{attack.task.name} {_scale(attack.task)}" for attack in attacks)
         changes = dict.fromkeys(map(_rule, attacks))
-        scorers = dict.fromkeys(_SCORERS.get(one.strategy.name, one.strategy.label) for one in attacks)
+        scorers = dict.fromkeys(_SCORERS.get(attack.strategy.name, attack.strategy.label) for attack in attacks)
         return [
             "An attack on an STS pair succeeds where the absolute error of the score grows by at least a share of the "
             f"width of the task's scale: {'; '.join(changes)}. The rule is ours: the paper prints none. A pair whose "
@@ -82,7 +82,7 @@ def _rule(attack: AttackFields) -> str:
     return f"{rule.threshold:g}{points}{side}{on}"
 
 
-SIMILARITY = Similarity(
+SIMILARITY = SimilarityKind(
     name="sts",
     family="similarity",
     tasks="tasks with similarity scores",

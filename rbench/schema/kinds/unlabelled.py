@@ -9,14 +9,14 @@ from rbench.schema.kinds.classification import SINGLE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unlabelled(TaskKind):
+class UnlabelledKind(TaskKind):
     """A corpus. It has no victims; where a suite attacks it all the same, it is told that there are no labels."""
 
     def why_no_victims(self, task: TaskFields) -> str | None:
         return f"task {task.name} has no labels (its kind is {self.name}): there is nothing to classify"
 
 
-UNLABELLED = Unlabelled(
+UNLABELLED = UnlabelledKind(
     name="unlabelled",
     family=SINGLE.family,
     tasks=SINGLE.tasks,

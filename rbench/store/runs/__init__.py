@@ -13,14 +13,14 @@ appended is incomplete, and its example is attacked again. Each line and each re
 folders have the same name are never confused.
 
 A complete record holds the digests of the files beside it. If a file does not match its digest, the job counts as not
-done: `look` says why, and `Parts` keeps the lines whose own checksums are right.
+done: `look` says why, and `PartialOutcomes` keeps the lines whose own checksums are right.
 
 The store does not run, score or print anything. It does not handle weights, which are in the cache.
 """
 
 from __future__ import annotations
 
-from rbench.store.runs.reader import Found, Read, Reader, folder_name, read_fields
-from rbench.store.runs.store import Parts, Store
+from rbench.store.runs.reader import OutcomeLines, RunReader, StoredRecord, folder_name, read_fields
+from rbench.store.runs.store import PartialOutcomes, RunStore
 
-__all__ = ["Found", "Parts", "Read", "Reader", "Store", "folder_name", "read_fields"]
+__all__ = ["OutcomeLines", "PartialOutcomes", "RunReader", "RunStore", "StoredRecord", "folder_name", "read_fields"]

@@ -32,11 +32,11 @@ from pydantic_core import ValidationError, from_json, to_json
 from rbench.errors import StoreError
 from rbench.schema import Digest, Job, Outcome
 from rbench.store.runs.outcomes import read_line
-from rbench.system.below import WHOLE, Below
+from rbench.system.below import WHOLE_BYTES, SafeFolder
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{8}\.tmp$")
 """The end of the name of a file that is being written. If its process is killed, the file stays."""
-_OPEN = b"\n}"
+_OBJECT_END = b"\n}"
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def as_store_error(path: Path) -> Iterator[None]:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def read(path: Path, below: Below | None = None, most: int = WHOLE, *, lined: bool = False) -> bytes | None:
+def read(path: Path, below: SafeFolder | None = None, most: int = WHOLE_BYTES, *, lined: bool = False) -> bytes | None:
     """Return the content of a file of at most so many bytes, or None if there is no file.
 
     Args:
@@ -58,7 +58,7 @@ def read(path: Path, below: Below | None = None, most: int = WHOLE, *, lined: bo
     Raises:
         StoreError: it cannot be read, is larger, or is no regular file.
     """
-    below = below or Below(path.parent)
+    below = below or SafeFolder(path.parent)
     try:
         return below.read_lined(path) if lined else below.read(path, most)
     except FileNotFoundError:
@@ -70,17 +70,17 @@ def read(path: Path, below: Below | None = None, most: int = WHOLE, *, lined: bo
         raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def write(path: Path, content: bytes, below: Below | None = None) -> None:
+def write(path: Path, content: bytes, below: SafeFolder | None = None) -> None:
     """Replace the file in one step: after a crash it holds the old content or the new content, never a part.
 
     Args:
         below: as for `read`.
     """
     with as_store_error(path):
-        (below or Below(path.parent)).replace(path, content, sync=True)
+        (below or SafeFolder(path.parent)).replace(path, content, sync=True)
 
 
-def unused(path: Path) -> Path:
+def first_unused(path: Path) -> Path:
     """Return `path`, or the first of `path-2`, `path-3` ... if it exists."""
     candidate, number = path, 2
     while candidate.exists():
@@ -88,32 +88,25 @@ def unused(path: Path) -> Path:
     return candidate
 
 
-def beside(path: Path, name: str) -> Path:
+def path_beside(path: Path, name: str) -> Path:
     """Return the path of a file or folder beside another one, which may be the current folder."""
     return (path if path.name not in ("", "..") else path.resolve()).with_name(name)
 
 
 def make_folder_of(file: Path) -> None:
-    """Make the folder that the file is to stand in, with those above it.
-
-    Raises:
-        StoreError: it cannot be made, for instance because a file has its name.
-    """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{file}: the folder cannot be made: {error.strerror} ({error.filename})") from error
+    """Make the folder that the file is to stand in, with those above it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
-def growing(folder: Path) -> Iterator[Path]:
+def grow_folder(folder: Path) -> Iterator[Path]:
     """Yield a hidden folder beside a new one. It becomes `folder` at the end, and is removed if anything goes wrong.
 
     Raises StoreError if `folder` cannot be made, for instance because it is there and not empty.
     """
     with as_store_error(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = unused(beside(folder, f".{folder.resolve().name}.unfinished"))
+    unfinished = first_unused(path_beside(folder, f".{folder.resolve().name}.unfinished"))
     try:
         yield unfinished
         with as_store_error(folder):
@@ -142,7 +135,7 @@ def cut_torn_line(handle: int, block: int = 65536) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
+class StoredLine:
     """One complete line as it was found. An unreliable line has a `problem` and no outcome."""
 
     number: int
@@ -160,50 +153,50 @@ def write_line(job: Job, outcome: Outcome) -> bytes:
 
 def outcome_line(key: str, outcome: Mapping[str, Any]) -> bytes:
     """Return the line of an outcome, as its JSON has it, of the job with this key."""
-    return to_json({"job": key, "check": checksum(key, outcome), "outcome": outcome})
+    return to_json({"job": key, "check": hash_outcome(key, outcome), "outcome": outcome})
 
 
-def read_lines(content: bytes, job: Job) -> Iterator[Line]:
+def read_lines(content: bytes, job: Job) -> Iterator[StoredLine]:
     """Yield the lines of a job's file. An incomplete last line is left out."""
     for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
         try:
-            found = parsed(raw)
+            line_json = parse_json(raw)
             line = read_line(raw)
             outcome = line.model
         except ValueError as error:
-            yield Line(number, None, first_error(error))
+            yield StoredLine(number, None, first_error(error))
             continue
-        if line.check != checksum(line.job, found["outcome"]):
-            yield Line(number, None, "it was changed after it was written")
+        if line.check != hash_outcome(line.job, line_json["outcome"]):
+            yield StoredLine(number, None, "it was changed after it was written")
         elif line.job != job.key:
-            yield Line(number, None, f"it belongs to another job, with the key {line.job[:16]}", other_job=True)
+            yield StoredLine(number, None, f"it belongs to another job, with the key {line.job[:16]}", other_job=True)
         else:
-            yield Line(number, outcome)
+            yield StoredLine(number, outcome)
 
 
-def digest(content: bytes, n: int, *, texts: bool) -> Digest:
+def make_digest(content: bytes, n: int, *, texts: bool) -> Digest:
     """Return the digest of a file of `n` lines."""
     return Digest(n=n, sha256=sha256(content).hexdigest(), texts=texts)
 
 
-def parsed(content: bytes) -> Any:
+def parse_json(content: bytes) -> Any:
     """Return what JSON says. Raises ValueError where it is none, or an object has a key twice.
 
     Of two values of a key readers take either, so such a file would say one thing to rbench and another to others.
     """
-    found = from_json(content)
+    value = from_json(content)
     # What rbench writes gives back the same bytes, which shows at once that no key was lost.
-    if to_json(found) != content and to_json(found, indent=1) != content.rstrip(b"\n"):
-        json.loads(content, object_pairs_hook=_distinct)
-    return found
+    if to_json(value) != content and to_json(value, indent=1) != content.rstrip(b"\n"):
+        json.loads(content, object_pairs_hook=_check_distinct)
+    return value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> None:
-    seen = set[str]()
+def _check_distinct(pairs: list[tuple[str, Any]]) -> None:
+    names = set[str]()
     for name, _ in pairs:
-        if name in seen:
+        if name in names:
             raise ValueError(f"the key {name[:60]!r} is there twice")
-        seen.add(name)
+        names.add(name)
 
 
 def first_error(error: Exception) -> str:
@@ -218,7 +211,7 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 """Writes the text that is hashed. `json.dumps` would make an encoder for each outcome."""
 
 
-def checksum(key: str, outcome: Any) -> str:
+def hash_outcome(key: str, outcome: Any) -> str:
     """Hash the outcome as the JSON that was written, so that old lines stay valid when outcomes get a new field."""
     return sha256(_CANONICAL.encode([key, outcome]).encode()).hexdigest()[:16]
 
@@ -229,8 +222,8 @@ def seal(text: str) -> bytes:
     Args:
         text: the object, not empty, over several lines as `model_dump_json(indent=1)` writes it.
     """
-    body = text.encode().removesuffix(_OPEN)
-    return body + _end(body)
+    body = text.encode().removesuffix(_OBJECT_END)
+    return body + _seal_ending(body)
 
 
 def unseal(content: bytes) -> bytes:
@@ -238,12 +231,13 @@ def unseal(content: bytes) -> bytes:
 
     Raises ValueError where the checksum is not that of the content, or an object has a key twice.
     """
-    body = content[: -len(_end(b""))]
-    if content[len(body) :] != _end(body):
+    # Every ending has the same length, whatever the body.
+    body = content[: -len(_seal_ending(b""))]
+    if content[len(body) :] != _seal_ending(body):
         raise ValueError("its checksum is not that of its content")
-    parsed(body + _OPEN)
-    return body + _OPEN
+    parse_json(body + _OBJECT_END)
+    return body + _OBJECT_END
 
 
-def _end(body: bytes) -> bytes:
+def _seal_ending(body: bytes) -> bytes:
     return f',\n "check": "{sha256(body).hexdigest()[:16]}"\n}}\n'.encode()

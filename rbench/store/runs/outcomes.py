@@ -20,17 +20,17 @@ from rbench.schema import Outcome
 from rbench.schema.common import Status
 from rbench.schema.results import SkipReason
 
-Type = Literal["string", "int64", "double", "bool", "list<string>", "list<struct>"]
+ColumnType = Literal["string", "int64", "double", "bool", "list<string>", "list<struct>"]
 
 REQUIRED: Any = ...
 """The default of a column that each line has."""
 
 
 @dataclass(frozen=True)
-class Column:
+class OutcomeColumn:
     """A column of outcomes. Its values may be missing (None) if `nullable`."""
 
-    type: Type
+    type: ColumnType
     nullable: bool = False
     default: Any = None
     """What lines have that are older than the column; REQUIRED: none are."""
@@ -39,51 +39,53 @@ class Column:
     low: float | None = None
     high: float | None = None
     """Ends of the range, both included; None: what the type can hold."""
-    fields: Mapping[str, Column] | None = None
+    fields: Mapping[str, OutcomeColumn] | None = None
     """Of a list of objects, the fields of each."""
 
 
-def _count(default: Any = 0, *, nullable: bool = False) -> Column:
-    return Column("int64", nullable, None if nullable else default, low=0)
+def _count_column(default: Any = 0, *, nullable: bool = False) -> OutcomeColumn:
+    return OutcomeColumn("int64", nullable, None if nullable else default, low=0)
 
 
 CHANGES = {
-    "column": _count(REQUIRED),
-    "start": _count(REQUIRED),
-    "end": _count(REQUIRED),
-    "new": Column("string", nullable=True, default=REQUIRED),
+    "column": _count_column(REQUIRED),
+    "start": _count_column(REQUIRED),
+    "end": _count_column(REQUIRED),
+    "new": OutcomeColumn("string", nullable=True, default=REQUIRED),
 }
 STEPS = {
-    "score": Column("double", default=REQUIRED),
-    "prediction": Column("int64", nullable=True),
-    "changes": Column("list<struct>", default=(), fields=CHANGES),
+    "score": OutcomeColumn("double", default=REQUIRED),
+    "prediction": OutcomeColumn("int64", nullable=True),
+    "changes": OutcomeColumn("list<struct>", default=(), fields=CHANGES),
 }
-COLUMNS: Mapping[str, Column] = {
-    "example_id": Column("string", default=REQUIRED),
-    "status": Column("string", default=REQUIRED, values=get_args(Status)),
-    "original": Column("list<string>", nullable=True, default=REQUIRED),
-    "perturbed": Column("list<string>", nullable=True),
-    "label": Column("int64", nullable=True),
-    "original_prediction": Column("int64", nullable=True),
-    "perturbed_prediction": Column("int64", nullable=True),
-    "gold": Column("double", nullable=True),
-    "original_score": Column("double", nullable=True),
-    "perturbed_score": Column("double", nullable=True),
-    "num_queries": _count(),
-    "num_words": _count(),
-    "num_words_changed": _count(),
-    "perturbed_share": Column("double", nullable=True, low=0, high=1),
-    "words_asked": _count(nullable=True),
-    "words_without_candidate": _count(nullable=True),
-    "robust_words": _count(nullable=True),
-    "texts_left": _count(nullable=True),
-    "similarity": Column("double", nullable=True),
-    "oracle_label": Column("int64", nullable=True),
-    "truncated": Column("bool", default=False),
-    "seconds": Column("double", default=0.0),
-    "error": Column("string", nullable=True),
-    "skip_reason": Column("string", nullable=True, values=get_args(SkipReason)),
-    "steps": Column("list<struct>", nullable=True, fields=STEPS),
+# A new column needs a default, or lines of stored RUNs are refused. Packed RUNs must have all columns in this order
+# (`parquet._check_schema`).
+COLUMNS: Mapping[str, OutcomeColumn] = {
+    "example_id": OutcomeColumn("string", default=REQUIRED),
+    "status": OutcomeColumn("string", default=REQUIRED, values=get_args(Status)),
+    "original": OutcomeColumn("list<string>", nullable=True, default=REQUIRED),
+    "perturbed": OutcomeColumn("list<string>", nullable=True),
+    "label": OutcomeColumn("int64", nullable=True),
+    "original_prediction": OutcomeColumn("int64", nullable=True),
+    "perturbed_prediction": OutcomeColumn("int64", nullable=True),
+    "gold": OutcomeColumn("double", nullable=True),
+    "original_score": OutcomeColumn("double", nullable=True),
+    "perturbed_score": OutcomeColumn("double", nullable=True),
+    "num_queries": _count_column(),
+    "num_words": _count_column(),
+    "num_words_changed": _count_column(),
+    "perturbed_share": OutcomeColumn("double", nullable=True, low=0, high=1),
+    "words_asked": _count_column(nullable=True),
+    "words_without_candidate": _count_column(nullable=True),
+    "robust_words": _count_column(nullable=True),
+    "texts_left": _count_column(nullable=True),
+    "similarity": OutcomeColumn("double", nullable=True),
+    "oracle_label": OutcomeColumn("int64", nullable=True),
+    "truncated": OutcomeColumn("bool", default=False),
+    "seconds": OutcomeColumn("double", default=0.0),
+    "error": OutcomeColumn("string", nullable=True),
+    "skip_reason": OutcomeColumn("string", nullable=True, values=get_args(SkipReason)),
+    "steps": OutcomeColumn("list<struct>", nullable=True, fields=STEPS),
 }
 """The columns of outcomes, in the order of the fields of `Outcome`, which says what they mean."""
 
@@ -107,13 +109,13 @@ class TypedLine:
 
 def read_line(line: bytes) -> TypedLine:
     """Return a line of outcomes.jsonl with the types of COLUMNS. Raises ValueError where it is none."""
-    return TypedLine(**_LINE.validate_json(line, strict=True))
+    return TypedLine(**_LINE_VALIDATOR.validate_json(line, strict=True))
 
 
 _INT64 = 2**63
 
 
-def _type(column: Column) -> CoreSchema:
+def _type_schema(column: OutcomeColumn) -> CoreSchema:
     if column.type == "string":
         return cs.literal_schema([*column.values]) if column.values else cs.str_schema()
     if column.type == "int64":
@@ -126,15 +128,17 @@ def _type(column: Column) -> CoreSchema:
     if column.type == "list<string>":
         return cs.list_schema(cs.str_schema())
     assert column.fields is not None
-    return cs.list_schema(_object(column.fields))
+    return cs.list_schema(_object_schema(column.fields))
 
 
-def _object(columns: Mapping[str, Column]) -> CoreSchema:
-    return cs.typed_dict_schema({name: _field(column) for name, column in columns.items()}, extra_behavior="forbid")
+def _object_schema(columns: Mapping[str, OutcomeColumn]) -> CoreSchema:
+    return cs.typed_dict_schema(
+        {name: _field_schema(column) for name, column in columns.items()}, extra_behavior="forbid"
+    )
 
 
-def _field(column: Column) -> cs.TypedDictField:
-    schema = _type(column)
+def _field_schema(column: OutcomeColumn) -> cs.TypedDictField:
+    schema = _type_schema(column)
     if column.nullable:
         schema = cs.nullable_schema(schema)
     if column.default is REQUIRED:
@@ -142,12 +146,12 @@ def _field(column: Column) -> cs.TypedDictField:
     return cs.typed_dict_field(cs.with_default_schema(schema, default=column.default), required=False)
 
 
-_LINE = SchemaValidator(
+_LINE_VALIDATOR = SchemaValidator(
     cs.typed_dict_schema(
         {
             "job": cs.typed_dict_field(cs.str_schema()),
             "check": cs.typed_dict_field(cs.str_schema()),
-            "outcome": cs.typed_dict_field(_object(COLUMNS)),
+            "outcome": cs.typed_dict_field(_object_schema(COLUMNS)),
         },
         extra_behavior="forbid",
     ),

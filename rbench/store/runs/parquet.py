@@ -26,52 +26,52 @@ from rbench.store.runs.footer import read_footer
 from rbench.store.runs.outcomes import COLUMNS
 from rbench.system.below import MEGABYTE
 
-BATCH = 256 * MEGABYTE
+BATCH_BYTES = 256 * MEGABYTE
 """Most bytes that are decoded at a time."""
 ROWS = 8192
 """Rows of a row group, and one job more. One job is read by decoding the group that holds it."""
-_JSON = frozenset(name for name, column in COLUMNS.items() if column.type.startswith("list"))
+_JSON_COLUMNS = frozenset(name for name, column in COLUMNS.items() if column.type.startswith("list"))
 
 
 @cache
-def schema() -> Any:
+def build_schema() -> Any:
     """Return the schema of the file, as pyarrow has it."""
     import pyarrow as pa
 
     types = {"string": pa.string(), "int64": pa.int64(), "double": pa.float64(), "bool": pa.bool_()}
-    columns = [pa.field(name, types.get(one.type, pa.string()), one.nullable) for name, one in COLUMNS.items()]
+    columns = [pa.field(name, types.get(column.type, pa.string()), column.nullable) for name, column in COLUMNS.items()]
     return pa.schema([pa.field("job", pa.string(), nullable=False), *columns])
 
 
-def write(jobs: Iterable[tuple[str, Sequence[Outcome]]]) -> bytes:
+def write_parquet(jobs: Iterable[tuple[str, Sequence[Outcome]]]) -> bytes:
     """Return the file of these jobs, each with its key and its outcomes."""
     from pyarrow import Table, parquet
 
     content = BytesIO()
     # What pyarrow says of its own types, and the least and greatest value of each column, nobody needs here.
     options = {"compression": "none", "store_schema": False, "write_statistics": False}
-    with parquet.ParquetWriter(content, schema(), dictionary_pagesize_limit=BATCH, **options) as writer:
+    with parquet.ParquetWriter(content, build_schema(), dictionary_pagesize_limit=BATCH_BYTES, **options) as writer:
         rows: list[dict[str, Any]] = []
         for key, outcomes in jobs:
-            rows += (_row(key, outcome) for outcome in outcomes)
+            rows += (_build_row(key, outcome) for outcome in outcomes)
             if len(rows) >= ROWS:
-                writer.write_table(Table.from_pylist(rows, schema()), row_group_size=len(rows))
+                writer.write_table(Table.from_pylist(rows, build_schema()), row_group_size=len(rows))
                 rows = []
         if rows:
-            writer.write_table(Table.from_pylist(rows, schema()), row_group_size=len(rows))
+            writer.write_table(Table.from_pylist(rows, build_schema()), row_group_size=len(rows))
     return content.getvalue()
 
 
-def _row(key: str, outcome: Outcome) -> dict[str, Any]:
+def _build_row(key: str, outcome: Outcome) -> dict[str, Any]:
     values = {name: getattr(outcome, name) for name in COLUMNS}
-    for name in _JSON:
+    for name in _JSON_COLUMNS:
         if values[name] is not None:
             values[name] = to_json(values[name]).decode()
     return {"job": key, **values}
 
 
 class OutcomesFile:
-    """A file that `write` made, or that says so.
+    """A file that `write_parquet` made, or that says so.
 
     Args:
         content: its bytes.
@@ -87,10 +87,12 @@ class OutcomesFile:
         with _as_value_error():
             from pyarrow import BufferReader, parquet
 
-            self._groups = read_footer(content, schema().names)
+            self._groups = read_footer(content, build_schema().names)
             self._file = parquet.ParquetFile(BufferReader(content))
-            _check_schema(self._file.schema_arrow)
+            if not self._file.schema_arrow.equals(build_schema()):
+                raise ValueError("it has other columns than outcomes have, or columns of other types")
             self.groups: dict[str, int] = {}
+            # All keys are read at once: a job whose rows are in two groups would be read by half.
             for group in range(len(self._groups)):
                 last = None
                 for batch in self._batches(group, ["job"]):
@@ -102,37 +104,26 @@ class OutcomesFile:
     def outcomes(self, group: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the outcomes of a row group, each with the key of its job. Lists are lists."""
         with _as_value_error():
-            for batch in self._batches(group, schema().names):
+            for batch in self._batches(group, build_schema().names):
                 names = batch.schema.names
                 for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     row = dict(zip(names, values, strict=True))
-                    for name in _JSON:
+                    for name in _JSON_COLUMNS:
                         if row[name] is not None:
                             row[name] = from_json(row[name])
                     yield row.pop("job"), row
 
     def _batches(self, group: int, columns: list[str]) -> Iterator[Any]:
         """Decode a row group. A value has at most the bytes of its column's part of the group, by any encoding."""
-        stated = self._groups[group]
-        most = max(1, min(ROWS, BATCH // stated.size))
+        stated_group = self._groups[group]
+        rows_a_batch = max(1, min(ROWS, BATCH_BYTES // stated_group.size))
         rows = 0
-        for batch in self._file.iter_batches(most, row_groups=[group], columns=columns, use_threads=False):
+        for batch in self._file.iter_batches(rows_a_batch, row_groups=[group], columns=columns, use_threads=False):
             batch.validate(full=True)
             rows += batch.num_rows
             yield batch
-        if rows != stated.rows:
-            raise ValueError(f"a row group has {rows} rows, and its footer says {stated.rows}")
-
-
-def _check_schema(found: Any) -> None:
-    for ours in schema():
-        if ours.name not in found.names:
-            raise ValueError(f"it has no column {ours.name}")
-        theirs = found.field(ours.name)
-        if (theirs.type, theirs.nullable) != (ours.type, ours.nullable):
-            raise ValueError(f"its column {ours.name} is {theirs.type}, and not {ours.type}")
-    if found.names != schema().names:
-        raise ValueError("it has other columns than outcomes have")
+        if rows != stated_group.rows:
+            raise ValueError(f"a row group has {rows} rows, and its footer says {stated_group.rows}")
 
 
 @contextmanager

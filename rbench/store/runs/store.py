@@ -1,6 +1,7 @@
 """Write one RUN: its plan, its tables, and each job's record, outcomes, predictions and rows; or move it aside.
 
-Several processes may work on one attack. Each appends outcomes to a file of its own (`Parts`), until all are there.
+Several processes may work on one attack. Each appends outcomes to a file of its own (`PartialOutcomes`), until all are
+there.
 
     RUN/attack/<key>/outcomes.<process>.jsonl    what one process has made of the job so far
     RUN/attack/<key>/outcomes.jsonl              all, in the order of the sample, at the end
@@ -32,29 +33,21 @@ from typing import Self, get_args
 from rbench.errors import PlanError, StoreError
 from rbench.schema import Digest, Job, MeasuredRow, Outcome, Plan, Prediction, Record, Stage, Strict
 from rbench.store.runs import files
-from rbench.store.runs.files import digest, seal, write_line
-from rbench.store.runs.packed import Packed
-from rbench.store.runs.reader import MADE, OUTCOMES, OWN, PLAN, PREDICTIONS, PROCESSES, ROWS, Reader
-from rbench.system.below import SMALL, Below
+from rbench.store.runs.files import make_digest, seal, write_line
+from rbench.store.runs.packed import PackedFolder
+from rbench.store.runs.reader import MADE_BY_RBENCH, OUTCOMES, OWN, PLAN, PREDICTIONS, PROCESSES, ROWS, RunReader
+from rbench.system.below import SMALL_BYTES, SafeFolder
 
-_SUITE = "suite"
+_SUITE_FILE = "suite"
 """The file of PROCESSES with the path of the suite's file, relative to the RUN, so that both may be moved together."""
 
 
-def folder_path(value: object) -> Path:
-    """Return what a call names as a folder or file. Raises StoreError if it is no path."""
-    try:
-        found = Path(value)  # type: ignore[arg-type]
-        if "\0" not in str(found):
-            return found
-    except TypeError:
-        pass
-    said = repr(value)
-    said = said if len(said) <= 60 else f"{said[:57]}..."
-    raise StoreError(f"expected the path of a RUN, the folder that `rbench run` wrote, and not {said}")
+def folder_path(value: str | os.PathLike[str]) -> Path:
+    """Return what a call names as a folder or file."""
+    return Path(value)
 
 
-class Store(Reader):
+class RunStore(RunReader):
     """What a run has written to the folder `root`. The folder is created when something is written.
 
     Every method raises StoreError if something cannot be read or written.
@@ -75,7 +68,7 @@ class Store(Reader):
         if suite is not None:
             with suppress(OSError, ValueError):  # ValueError: on another drive. Then nothing is compared.
                 place = os.path.relpath(suite.resolve(), self.root.resolve())
-                Below(self.root).replace(self.root / PROCESSES / _SUITE, place.encode())
+                SafeFolder(self.root).replace(self.root / PROCESSES / _SUITE_FILE, place.encode())
 
     def check_suite(self, suite: Path | None) -> None:
         """Raise StoreError if the RUN is of another file that is still there and has another content than this one.
@@ -83,46 +76,44 @@ class Store(Reader):
         So another file of the same name is not run into the same folder.
         """
         with suppress(OSError, ValueError):
-            said = Below(self.root).read(self.root / PROCESSES / _SUITE, SMALL).decode()
-            other = Path(os.path.normpath(self.root.resolve() / said))
-            if suite is None or other == suite.resolve() or not other.is_file():
+            stored_path = SafeFolder(self.root).read(self.root / PROCESSES / _SUITE_FILE, SMALL_BYTES).decode()
+            other_suite = Path(os.path.normpath(self.root.resolve() / stored_path))
+            if suite is None or other_suite == suite.resolve() or not other_suite.is_file():
                 return
             # The RUN may be somebody else's, and name anything: a device, a giant file.
-            content, own = (Below(file.parent).read(file, SMALL) for file in (other, suite.resolve()))
-            if content != own:
+            content, own_content = (
+                SafeFolder(file.parent).read(file, SMALL_BYTES) for file in (other_suite, suite.resolve())
+            )
+            if content != own_content:
                 raise StoreError(
-                    f"{self.root} holds the RUN of {other}, and {suite} has the same name. Choose another folder for "
-                    "this one: --out DIR; or --fresh, which sets the old results aside"
+                    f"{self.root} holds the RUN of {other_suite}, and {suite} has the same name. Choose another folder "
+                    "for this one: --out DIR; or --fresh, which sets the old results aside"
                 )
 
     def write_table(self, name: str, text: str) -> Path:
         """Write a table under this file name. It replaces an older one, which stays if the writing fails."""
         path = self.root / "tables" / name
-        try:
-            self._write(path, text.rstrip("\n").encode() + b"\n")
-        except StoreError as error:
-            raise StoreError(
-                f"{error} The results in {self.root} are kept: `rbench table {self.root}` prints the table, and the "
-                "same `rbench run` writes it once there is room."
-            ) from error
+        self._write(path, text.rstrip("\n").encode() + b"\n")
         return path
 
     def write_record(self, record: Record) -> None:
         """Write a job's record. It replaces an older one of the same job, such as a failed one."""
         self.check_owner(record.job)
-        kept = record if self.texts else record.without_texts()
-        self._write(self.folder(record.job) / "record.json", seal(kept.model_dump_json(indent=1)))
+        stored_record = record if self.texts else record.without_texts()
+        self._write(self.folder(record.job) / "record.json", seal(stored_record.model_dump_json(indent=1)))
 
     def write_outcomes(self, job: Job, outcomes: Sequence[Outcome]) -> Digest:
         """Replace all outcomes of a job, also those in the files of single processes; return the record's digest."""
-        kept = outcomes if self.texts else [outcome.without_texts() for outcome in outcomes]
-        content = b"".join(write_line(job, outcome) + b"\n" for outcome in kept)
+        stored_outcomes = outcomes if self.texts else [outcome.without_texts() for outcome in outcomes]
+        content = b"".join(write_line(job, outcome) + b"\n" for outcome in stored_outcomes)
         files.write(self.folder(job) / OUTCOMES, content, self.below(job))
         for path in self.part_files(job):
             # The files of single processes are removed last, because until now they held the results.
             if path.name != OUTCOMES:
                 self.remove(job, path)
-        return digest(content, len(kept), texts=any(outcome.original is not None for outcome in kept))
+        return make_digest(
+            content, len(stored_outcomes), texts=any(outcome.original is not None for outcome in stored_outcomes)
+        )
 
     def write_predictions(self, job: Job, predictions: Sequence[Prediction]) -> Digest:
         """Write the victim's prediction for each text of a contrast set, replacing older ones of the same job.
@@ -137,10 +128,10 @@ class Store(Reader):
 
     def _write_lines(self, job: Job, name: str, lines: Sequence[Strict]) -> Digest:
         self.check_owner(job)
-        written = [json.dumps({"job": job.key, **one.model_dump()}) + "\n" for one in lines]
+        written = [json.dumps({"job": job.key, **line.model_dump()}) + "\n" for line in lines]
         content = "".join(written).encode()
         files.write(self.folder(job) / name, content, self.below(job))
-        return digest(content, len(written), texts=False)
+        return make_digest(content, len(written), texts=False)
 
     def _write(self, path: Path, content: bytes) -> None:
         files.write(path, content, self.opened())
@@ -150,7 +141,7 @@ class Store(Reader):
         with files.as_store_error(path):
             self.below(job).remove(path)
 
-    def of_stages(self) -> Iterator[tuple[str, Path]]:
+    def stage_files(self) -> Iterator[tuple[str, Path]]:
         """Yield the regular files in the folders of stages, each with its stage. Links are left out."""
         below = self.opened()
         for path, kind in below.entries(self.root):
@@ -167,7 +158,7 @@ class Store(Reader):
             folders: the folders of its jobs.
         """
         below = self.opened()
-        if isinstance(below, Packed):
+        if isinstance(below, PackedFolder):
             return  # it has only files, of the jobs of its plan
         for path in (*(self.root / name for name in OWN), *folders):
             try:
@@ -184,22 +175,22 @@ class Store(Reader):
         Raises StoreError if the folder cannot be read or written.
         """
         with files.as_store_error(self.root):
-            entries = Below(self.root).entries(self.root)
+            entries = SafeFolder(self.root).entries(self.root)
             # A folder build/ of a user's project has no results.
-            files_of = ((stage, path.name) for stage, path in self.of_stages())
-            results = {
+            files_of = ((stage, path.name) for stage, path in self.stage_files())
+            stages_with_results = {
                 stage
                 for stage, name in files_of
                 if name == "record.json" or (name.startswith("outcomes") and name.endswith(".jsonl"))
             }
-        found = {entry.path.name for entry in entries}
-        own = [PLAN, *results, *MADE] if PLAN in found or results else []
-        return self._moved([name for name in own if name in found]) if own else None
+        entry_names = {entry.path.name for entry in entries}
+        run_names = [PLAN, *stages_with_results, *MADE_BY_RBENCH] if PLAN in entry_names or stages_with_results else []
+        return self._moved([name for name in run_names if name in entry_names]) if run_names else None
 
     def _moved(self, names: list[str]) -> Path:
         name = f"{self.root.resolve().name}.{datetime.now():%Y%m%d-%H%M%S}"
-        for place in (files.beside(self.root, name), self.root / name):
-            aside = files.unused(place)
+        for place in (files.path_beside(self.root, name), self.root / name):
+            aside = files.first_unused(place)
             with files.as_store_error(aside):
                 aside.mkdir()
                 try:
@@ -213,13 +204,13 @@ class Store(Reader):
         raise AssertionError("a folder lies on one file system with what it holds")
 
 
-GROUP = 32
+LINES_A_SYNC = 32
 """Most lines that are not synced yet."""
 DELAY = 0.25
 """Most seconds that a line waits for its sync."""
 
 
-class Parts:
+class PartialOutcomes:
     """The outcomes of one job, seen by the process `writer`, which appends to its own file.
 
     Every method raises StoreError if something cannot be read or written, or a line belongs to another job.
@@ -232,7 +223,7 @@ class Parts:
 
     def __init__(
         self,
-        store: Store,
+        store: RunStore,
         job: Job,
         wanted: Collection[str],
         writer: str,
@@ -240,7 +231,7 @@ class Parts:
     ) -> None:
         self._store, self._job, self._writer, self._counts = store, job, writer, counts
         self._wanted = frozenset(wanted)
-        self._appender = Appender(store.folder(job) / OUTCOMES.replace(".", f".{writer}."), store.below(job))
+        self._appender = LineAppender(store.folder(job) / OUTCOMES.replace(".", f".{writer}."), store.below(job))
         self._sizes: dict[str, int] = {}
         self._own: set[str] = set()
         self.outcomes: dict[str, Outcome] = {}
@@ -251,6 +242,7 @@ class Parts:
     def look(self) -> None:
         """Read what other processes have written since the last look."""
         sizes = {path.name: self._size(path) for path in self._store.part_files(self._job)}
+        # Files only grow, and are removed at the end, so equal sizes mean that nothing new was written.
         sizes[self._appender.path.name] = 0  # what this process adds now is in `outcomes`
         if sizes == self._sizes:
             return
@@ -262,8 +254,8 @@ class Parts:
             for line in read.lines:
                 if line.outcome is None or line.outcome.example_id not in self._wanted:
                     continue
-                _, *writer, _ = read.path.name.split(".")  # the file of all has none
-                if line.outcome.status == "errored" and not self._counts(next(iter(writer), None), line.outcome):
+                _, *file_writer, _ = read.path.name.split(".")  # the file of all has none
+                if line.outcome.status == "errored" and not self._counts(next(iter(file_writer), None), line.outcome):
                     errored += line.outcome.example_id not in self.outcomes
                     continue
                 self.outcomes.setdefault(line.outcome.example_id, line.outcome)
@@ -272,9 +264,9 @@ class Parts:
 
     def append(self, outcome: Outcome) -> None:
         """Append one outcome. It is in the file when this returns, and is synced to the disk soon after."""
-        kept = outcome if self._store.texts else outcome.without_texts()
-        self._appender.append(write_line(self._job, kept))
-        self.outcomes[outcome.example_id] = kept
+        stored_outcome = outcome if self._store.texts else outcome.without_texts()
+        self._appender.append(write_line(self._job, stored_outcome))
+        self.outcomes[outcome.example_id] = stored_outcome
         self._own.add(outcome.example_id)
 
     def discard(self) -> None:
@@ -303,13 +295,13 @@ class Parts:
         return 0
 
 
-class Appender:
+class LineAppender:
     """Appends to `path` in the folder `below`, which no other process writes. The file is made with the first line.
 
     All methods raise StoreError if the file cannot be written; `append` also for a sync that failed meanwhile.
     """
 
-    def __init__(self, path: Path, below: Below) -> None:
+    def __init__(self, path: Path, below: SafeFolder) -> None:
         self.path, self._below = path, below
         self._handle: int | None = None
         self._waiting = 0
@@ -328,7 +320,8 @@ class Appender:
             self._write(line + b"\n")
             with self._lock:
                 self._waiting += 1
-                full = self._waiting >= GROUP
+                full = self._waiting >= LINES_A_SYNC
+            # Readers see the line already. Only the sync is put off, to a full group or DELAY seconds.
             if full:
                 self._sync()
             else:
@@ -392,7 +385,7 @@ class Appender:
                 return
 
 
-_NAMED = re.compile(rb'\{\s*"suite"\s*:\s*\{\s*"name"\s*:\s*"([^"\\]*)"')
+_NAME_OF_SUITE = re.compile(rb'\{\s*"suite"\s*:\s*\{\s*"name"\s*:\s*"([^"\\]*)"')
 
 
 def check_same_suite(run: Path, name: str) -> None:
@@ -401,11 +394,11 @@ def check_same_suite(run: Path, name: str) -> None:
     Reads the first bytes of the plan, since the whole of one may be large. A damaged plan is replaced as ever.
     """
     try:
-        found = _NAMED.match(Below(run).read_start(run / "plan.json", 1000))
+        match = _NAME_OF_SUITE.match(SafeFolder(run).read_start(run / "plan.json", 1000))
     except OSError:
         return
-    if found is not None and (other := found[1].decode("utf-8", "replace")) != name:
+    if match is not None and (stored_name := match[1].decode("utf-8", "replace")) != name:
         raise PlanError(
-            f"{run} holds a RUN of the suite {other}, and this suite is {name}. Choose another --out; or --fresh, "
-            "which sets the old results aside"
+            f"{run} holds a RUN of the suite {stored_name}, and this suite is {name}. Choose another --out; or "
+            "--fresh, which sets the old results aside"
         )

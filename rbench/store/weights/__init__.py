@@ -13,7 +13,7 @@
 `inventory` lists what is in the cache, selects what may be removed, and removes it.
 """
 
-from rbench.store.weights.cache import Entry, WeightCache, weights_hash
+from rbench.store.weights.cache import WeightCache, WeightEntry, weights_hash
 from rbench.system.scratch import default_cache
 
-__all__ = ["Entry", "WeightCache", "default_cache", "weights_hash"]
+__all__ = ["WeightCache", "WeightEntry", "default_cache", "weights_hash"]

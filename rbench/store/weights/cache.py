@@ -26,13 +26,13 @@ from pydantic import ValidationError
 from rbench.errors import JobError, StoreError
 from rbench.schema import Job, Record, Strict
 from rbench.system import digests, scratch
-from rbench.system.below import SMALL, Below, Kind
+from rbench.system.below import SMALL_BYTES, Kind, SafeFolder
 
 MANIFEST = "manifest.json"
-UNLISTED = f"it has no list of its files ({MANIFEST}), so they cannot be checked"
+WITHOUT_MANIFEST = f"it has no list of its files ({MANIFEST}), so they cannot be checked"
 
 
-class Manifest(Strict):
+class WeightManifest(Strict):
     """The sha256 of each file of an entry, by its path in the entry."""
 
     files: dict[str, str]
@@ -40,12 +40,12 @@ class Manifest(Strict):
 
 def write_manifest(folder: Path) -> None:
     """Write the manifest of the files that are in `folder` now."""
-    below = Below(folder)
-    files = {name: digests.of_file(folder / name) for name in sorted(_kinds(folder, below))}
-    below.replace(folder / MANIFEST, f"{Manifest(files=files).model_dump_json(indent=1)}\n".encode())
+    below = SafeFolder(folder)
+    files = {name: digests.of_file(folder / name) for name in sorted(_kinds_of_files(folder, below))}
+    below.replace(folder / MANIFEST, f"{WeightManifest(files=files).model_dump_json(indent=1)}\n".encode())
 
 
-def problem(folder: Path, below: Below | None = None) -> str | None:
+def find_problem(folder: Path, below: SafeFolder | None = None) -> str | None:
     """Say what is wrong with the files in `folder`, as the end of a sentence; None if they match its manifest.
 
     All of them are regular files then, and none is reached through a link below the folder of `below`.
@@ -53,20 +53,20 @@ def problem(folder: Path, below: Below | None = None) -> str | None:
     A repeated check is cheap: only files that changed since the last one are read.
     """
     try:
-        below = below or Below(folder)
-        listed = Manifest.model_validate_json(below.read(folder / MANIFEST, SMALL)).files
-        kinds = _kinds(folder, below)
-        found = kinds.keys() - {MANIFEST}
-        if missing := sorted(listed.keys() - found):
-            return f"{_some(missing)} is missing"
-        if surplus := sorted(found - listed.keys()):
-            return f"{_some(surplus)} was added"
+        below = below or SafeFolder(folder)
+        digests_by_name = WeightManifest.model_validate_json(below.read(folder / MANIFEST, SMALL_BYTES)).files
+        kinds = _kinds_of_files(folder, below)
+        file_names = kinds.keys() - {MANIFEST}
+        if missing := sorted(digests_by_name.keys() - file_names):
+            return f"{_name_some(missing)} is missing"
+        if surplus := sorted(file_names - digests_by_name.keys()):
+            return f"{_name_some(surplus)} was added"
         if foreign := sorted(name for name, kind in kinds.items() if kind != "file"):
-            return f"{_some(foreign)} is a {kinds[foreign[0]]}"
-        if altered := [name for name, digest in listed.items() if digests.of_file(folder / name) != digest]:
-            return f"{_some(altered)} was altered"
+            return f"{_name_some(foreign)} is a {kinds[foreign[0]]}"
+        if altered := [name for name, digest in digests_by_name.items() if digests.of_file(folder / name) != digest]:
+            return f"{_name_some(altered)} was altered"
     except FileNotFoundError as error:
-        return UNLISTED if Path(error.filename).name == MANIFEST else f"{error.filename} is missing"
+        return WITHOUT_MANIFEST if Path(error.filename).name == MANIFEST else f"{error.filename} is missing"
     except OSError as error:
         return f"{error.filename} cannot be read ({error.strerror})"
     except StoreError as error:
@@ -81,7 +81,7 @@ def weights_hash(folder: Path) -> str:
 
     Records use it to say which weights were used. The manifest, not this hash, says whether an entry is complete.
     """
-    files = sorted(path for path in Below(folder).files(folder) if path.suffix == ".safetensors")
+    files = sorted(path for path in SafeFolder(folder).files(folder) if path.suffix == ".safetensors")
     names = [file.relative_to(folder).as_posix() for file in files]
 
     def read() -> str:
@@ -93,31 +93,31 @@ def weights_hash(folder: Path) -> str:
                     digest.update(chunk)
         return digest.hexdigest()
 
-    return digests.remembered(files, f"weights {names}", read)
+    return digests.remember_hash(files, f"weights {names}", read)
 
 
-def _kinds(folder: Path, below: Below) -> dict[str, Kind]:
+def _kinds_of_files(folder: Path, below: SafeFolder) -> dict[str, Kind]:
     """Return the paths of all files in a folder and below, each with what it is. A link counts as a file."""
     return {path.relative_to(folder).as_posix(): kind for path, kind in below.walk(folder)}
 
 
-def _some(names: list[str]) -> str:
+def _name_some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} (and {len(names) - 1} more)"
 
 
 log = logging.getLogger("rbench")
 
 RECORD = "record.json"
-USED = "keys"
+KEYS_FILE = "keys"
 """The file in which a run says which entries it needs."""
-LEFT_ALONE = 7 * 24 * 3600
+LEFT_ALONE_SECONDS = 7 * 24 * 3600
 """After this many seconds without a write, an unfinished file counts as left by a killed process. It has no lock."""
 
-_warned: set[tuple[Path, str]] = set()
+_warned_of: set[tuple[Path, str]] = set()
 
 
 @dataclass
-class Entry:
+class WeightEntry:
     """A cache entry: one that is being made (`record` is None), or one that was found."""
 
     folder: Path
@@ -129,15 +129,16 @@ class Entry:
 
         Raises ResourceError if the cache folder cannot be written.
         """
-        with scratch.writing(self.final):
-            below = _below(self.final)
+        with scratch.writable_cache(self.final):
+            below = _open_cache(self.final)
             below.replace(self.folder / RECORD, record.model_dump_json(indent=1).encode())
             write_manifest(self.folder)
             below.make_folder(self.final.parent)
+            # A rename onto a folder with files fails, so an old entry is moved out of the way first.
             with suppress(FileNotFoundError):  # an untrusted entry; it is removed with this temporary folder
                 below.rename(self.final, self.folder.with_name("replaced"))
             below.rename(self.folder, self.final)
-        _warned.difference_update({said for said in _warned if said[0] == self.final})
+        _warned_of.difference_update({warning for warning in _warned_of if warning[0] == self.final})
         return record
 
 
@@ -160,16 +161,11 @@ class WeightCache:
 
         The check is cheap if nothing changed since the last one. Raises JobError if they are missing or damaged.
         """
-        found = look(self.place(key), key)
-        if found is None:
+        record_or_reason = read_entry(self.place(key), key)
+        if not isinstance(record_or_reason, Record):
             raise JobError(
-                f"the weights of job {key[:8]} are no longer in the cache ({self.root}); run the same command again, "
-                "and they are made again"
-            )
-        if isinstance(found, str):
-            raise JobError(
-                f"the weights of job {key[:8]} in {self.place(key)} cannot be trusted: {found}. Run the same command "
-                "again, and they are made again."
+                f"the weights of job {key[:8]} in {self.place(key)} cannot be used: "
+                f"{record_or_reason or 'they are not there'}. Run the same command again, and they are made again."
             )
         self._note_use(key)
         return self.place(key)
@@ -180,15 +176,19 @@ class WeightCache:
 
     def seems_to_have(self, key: str) -> bool:
         """Whether there is an entry of this job. Reads no content, so the entry may turn out damaged in `has`."""
-        return Below(self.root).kind(self.place(key) / MANIFEST) == "file"
+        return SafeFolder(self.root).kind(self.place(key) / MANIFEST) == "file"
 
     def _found(self, key: str) -> Record | None:
-        found = look(self.place(key), key)
-        if not isinstance(found, str):
-            return found
-        if (self.place(key), found) not in _warned:
-            _warned.add((self.place(key), found))
-            log.warning("the cache entry %s cannot be trusted: %s; it is made again", _called(self.place(key)), found)
+        record_or_reason = read_entry(self.place(key), key)
+        if not isinstance(record_or_reason, str):
+            return record_or_reason
+        if (self.place(key), record_or_reason) not in _warned_of:
+            _warned_of.add((self.place(key), record_or_reason))
+            log.warning(
+                "the cache entry %s cannot be trusted: %s; it is made again",
+                _describe_entry(self.place(key)),
+                record_or_reason,
+            )
         return None
 
     def _note_use(self, key: str) -> None:
@@ -196,25 +196,25 @@ class WeightCache:
             os.utime(self.place(key))
 
     @contextmanager
-    def making(self, job: Job) -> Iterator[Entry]:
+    def making(self, job: Job) -> Iterator[WeightEntry]:
         """Yield the entry for `job`, found or to be made, and hold the lock of its key meanwhile.
 
         Raises ResourceError if the cache folder cannot be written.
         """
         lock = filelock.FileLock(self.lock_file(job.key))
-        with scratch.writing(self.root):
-            Below(self.root).make_folder(self.lock_file(job.key).parent)
+        with scratch.writable_cache(self.root):
+            SafeFolder(self.root).make_folder(self.lock_file(job.key).parent)
             lock.acquire()
         try:
             # This is checked under the lock, because its previous holder may have made the entry.
             record = self._found(job.key)
             if record is not None:
                 self._note_use(job.key)
-                yield Entry(self.place(job.key), self.place(job.key), record)
+                yield WeightEntry(self.place(job.key), self.place(job.key), record)
                 return
-            with scratch.folder(job.key[:8], self.root) as folder:
+            with scratch.temporary_folder(job.key[:8], self.root) as folder:
                 (folder / "entry").mkdir()
-                yield Entry(folder / "entry", self.place(job.key), None)
+                yield WeightEntry(folder / "entry", self.place(job.key), None)
         finally:
             lock.release()
 
@@ -225,44 +225,44 @@ class WeightCache:
         if not wanted:
             yield
             return
-        with scratch.folder("run", self.root) as folder:
-            Below(self.root).replace(folder / USED, ("\n".join(wanted) + "\n").encode("ascii"))
+        with scratch.temporary_folder("run", self.root) as folder:
+            SafeFolder(self.root).replace(folder / KEYS_FILE, ("\n".join(wanted) + "\n").encode("ascii"))
             yield
 
     def in_use(self) -> set[str]:
         """Return the keys that running processes have named in `using`."""
-        found: set[str] = set()
-        for file in scratch.locks(self.root):
+        keys: set[str] = set()
+        for file in scratch.list_locks(self.root):
             if scratch.is_held(file):
                 with suppress(OSError):
-                    said = Below(self.root).read(scratch.folder_of(file) / USED, SMALL)
-                    found.update(said.decode("ascii", "replace").split())
-        return found
+                    content = SafeFolder(self.root).read(scratch.folder_of(file) / KEYS_FILE, SMALL_BYTES)
+                    keys.update(content.decode("ascii", "replace").split())
+        return keys
 
     def sweep(self) -> list[Path]:
         """Remove what killed processes left and return it; see the function of this name."""
-        return sweep(self.root)
+        return remove_leftovers(self.root)
 
 
-def look(place: Path, key: str) -> Record | str | None:
+def read_entry(place: Path, key: str) -> Record | str | None:
     """Return the record of a complete entry, the reason why the entry cannot be trusted, or None if there is none."""
-    below = _below(place)
+    below = _open_cache(place)
     try:
         if below.kind(place) in (None, "file"):
             return None
     except StoreError as error:
         return str(error).removesuffix(".")
-    if (wrong := problem(place, below)) is not None:
-        return wrong
+    if (problem_text := find_problem(place, below)) is not None:
+        return problem_text
     try:
-        record = Record.model_validate_json(below.read(place / RECORD, SMALL))
+        record = Record.model_validate_json(below.read(place / RECORD, SMALL_BYTES))
     except OSError as error:
         return f"its {RECORD} cannot be read ({error.strerror})"
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        said = f"{where}: {first['msg']}" if where else first["msg"]
-        return f"its {RECORD} is damaged or from another version of rbench ({said})"
+        first_error = error.errors()[0]
+        field = ".".join(map(str, first_error["loc"]))
+        detail = f"{field}: {first_error['msg']}" if field else first_error["msg"]
+        return f"its {RECORD} is damaged or from another version of rbench ({detail})"
     if record.job.key != key:
         return "it holds the weights of another job"
     if record.provenance.weights_hash != weights_hash(place):
@@ -270,15 +270,15 @@ def look(place: Path, key: str) -> Record | str | None:
     return record
 
 
-def _below(place: Path) -> Below:
+def _open_cache(place: Path) -> SafeFolder:
     """Return the cache in which an entry has its place, which is `WeightCache.place`."""
-    return Below(place.parents[2])
+    return SafeFolder(place.parents[2])
 
 
-def _called(place: Path) -> str:
+def _describe_entry(place: Path) -> str:
     """Name an entry in a message: the beginning of its key, and its job if its record can be read."""
     try:
-        record = Record.model_validate_json(_below(place).read(place / RECORD, SMALL))
+        record = Record.model_validate_json(_open_cache(place).read(place / RECORD, SMALL_BYTES))
     except (OSError, StoreError, ValidationError):
         return place.name[:8]
     return f"{place.name[:8]} ({record.job.name})"
@@ -287,34 +287,34 @@ def _called(place: Path) -> str:
 # ---------------------------------------------------------------------------------------------------------- leftovers
 
 
-def sweep(root: Path) -> list[Path]:
+def remove_leftovers(root: Path) -> list[Path]:
     """Remove what killed processes left in the cache folder `root`; return what was removed.
 
     These are folders whose lock nobody holds, and unfinished prepared files, in which nothing was written for
-    `LEFT_ALONE` seconds.
+    `LEFT_ALONE_SECONDS` seconds.
     """
     removed = []
-    for file in scratch.locks(root):
-        with scratch.holding(file) as lock:
+    for file in scratch.list_locks(root):
+        with scratch.hold_lock(file) as lock:
             if lock is not None:
                 place = scratch.folder_of(file)
                 was_there = place.is_dir()
-                scratch.remove(lock)
+                scratch.remove_locked(lock)
                 removed += [place] if was_there else []
-    for file in _parts(root):
+    for file in _list_unfinished(root):
         removed.append(file)
         with suppress(OSError):
-            Below(root).remove(file)
+            SafeFolder(root).remove(file)
     return [place for place in removed if not place.exists()]
 
 
-def left(root: Path) -> list[Path]:
-    """List what `sweep` would remove."""
-    folders = (scratch.folder_of(file) for file in scratch.locks(root) if not scratch.is_held(file))
-    return [*(place for place in folders if place.is_dir() and not place.is_symlink()), *_parts(root)]
+def list_leftovers(root: Path) -> list[Path]:
+    """List what `remove_leftovers` would remove."""
+    folders = (scratch.folder_of(file) for file in scratch.list_locks(root) if not scratch.is_held(file))
+    return [*(place for place in folders if place.is_dir() and not place.is_symlink()), *_list_unfinished(root)]
 
 
-def last_written(path: Path) -> float:
+def find_last_written(path: Path) -> float:
     """Return when a folder or file was last written, in seconds since the epoch. Links are not followed."""
     newest = path.lstat().st_mtime
     for parent, folders, files in os.walk(path):
@@ -324,8 +324,10 @@ def last_written(path: Path) -> float:
     return newest
 
 
-def _parts(root: Path) -> list[Path]:
+def _list_unfinished(root: Path) -> list[Path]:
     """List unfinished files of edits, rows and translations."""
-    found = [*(root / "prepared").glob("*.????????.tmp"), *(root / "prepared" / "translations").glob("*/*.tmp")]
-    limit = time.time() - LEFT_ALONE
-    return sorted(file for file in found if file.is_file() and not file.is_symlink() and last_written(file) < limit)
+    unfinished = [*(root / "prepared").glob("*.????????.tmp"), *(root / "prepared" / "translations").glob("*/*.tmp")]
+    limit = time.time() - LEFT_ALONE_SECONDS
+    return sorted(
+        file for file in unfinished if file.is_file() and not file.is_symlink() and find_last_written(file) < limit
+    )

@@ -17,19 +17,19 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.score.health import Starvation
 from rbench.tasks import Example
 from rbench.train.finetune import FinetuneContext, Finetuned
-from rbench.train.finetune._data import gold
-from rbench.train.finetune._options import AdversarialOptions, RandomOptions, SubstitutionOptions
+from rbench.train.finetune._data import label_id
+from rbench.train.finetune._options import AdversarialTuningOptions, RandomTuningOptions, SubstitutionTuningOptions
 from rbench.train.finetune._tuning import tune
-from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
-from rbench.words.substitution.word_gradients import nearest_boundary
+from rbench.words.substitution.batched import BatchedGeometry, SearchTarget, SubstitutedText, at_most
+from rbench.words.substitution.word_gradients import find_nearest_boundary
 
 VERSION = 2
 
 
-def fine_tune(options: SubstitutionOptions, context: FinetuneContext, geometry: Geometry) -> Finetuned:
+def fine_tune(options: SubstitutionTuningOptions, context: FinetuneContext, geometry: BatchedGeometry) -> Finetuned:
     """Fine-tune on clean examples, and then on them and on what `geometry`, or chance, makes of them.
 
-    The scores and what is raised are those of `rbench.train.finetune.adversarial.run`.
+    The scores and what is raised are those of `rbench.train.finetune.adversarial.AdversarialStrategy.run`.
     """
     if options.epochs is not None:
         context = replace(context, training=context.training.model_copy(update={"epochs": options.epochs}))
@@ -64,7 +64,7 @@ class AdversarialStats:
     starvation: Starvation = field(default_factory=Starvation)
     """Words that the search asked candidates for."""
 
-    def add(self, epoch: int, made: Sequence[Swapped], fooled: int) -> None:
+    def add(self, epoch: int, made: Sequence[SubstitutedText], fooled: int) -> None:
         """Count one batch: all texts after the search, and on how many of the changed ones the model errs.
 
         The first batch of a new epoch discards the previous epoch.
@@ -72,12 +72,12 @@ class AdversarialStats:
         if epoch != self.epoch:
             self.epoch, self.searched, self.texts, self.replaced, self.fooled = epoch, 0, 0, 0.0, 0
             self.starvation = Starvation()
-        changed = [one for one in made if one.substitutions]
+        changed = [swapped for swapped in made if swapped.substitutions]
         self.searched += len(made)
         self.texts += len(changed)
-        self.replaced += sum(len(one.substitutions) / one.num_words for one in changed)
+        self.replaced += sum(len(swapped.substitutions) / swapped.num_words for swapped in changed)
         self.fooled += fooled
-        self.starvation = self.starvation.more((one.asked, one.without) for one in made)
+        self.starvation = self.starvation.more((swapped.asked, swapped.without) for swapped in made)
 
     def scores(self) -> dict[str, float]:
         """The share of texts that were changed, and of these the mean share of words replaced and the share on which
@@ -94,9 +94,9 @@ class AdversarialStats:
 
     def text(self) -> str:
         """The scores as text for the progress; empty before the first search."""
-        found = self.scores()
+        scores = self.scores()
         shown = (("texts changed", "changed_share"), ("words replaced", "words_replaced"), ("fooled", "fooled"))
-        return ", ".join(f"{title} {found[name]:.1%}" for title, name in shown) if self.searched else ""
+        return ", ".join(f"{title} {scores[name]:.1%}" for title, name in shown) if self.searched else ""
 
 
 class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
@@ -120,9 +120,9 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
     def __init__(
         self,
         *,
-        geometry: Geometry,
+        geometry: BatchedGeometry,
         examples: Sequence[Example],
-        options: SubstitutionOptions,
+        options: SubstitutionTuningOptions,
         fixed: tuple[int, ...],
         tally: AdversarialStats,
         train_dataset: Sequence[dict[str, Any]],
@@ -139,18 +139,23 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
         rows = inputs.pop("row").tolist()
         epoch = int(self.state.epoch)
         if epoch >= self.options.clean_epochs:
+            # The whole part of the epoch: the Trainer counts it in fractions, and an epoch's texts are drawn once.
             drawn = self._drawn(epoch)
             searched = [row for row in rows if row in drawn]
-            made = self._adversarial(searched, epoch) if searched else []
+            swapped_texts = self._make_adversarial(searched, epoch) if searched else []
             # A text that the search left as it was is in the batch already.
-            features = [self._features(one, row) for one, row in zip(made, searched, strict=True) if one.substitutions]
+            features = [
+                self._encode_made(swapped, row)
+                for swapped, row in zip(swapped_texts, searched, strict=True)
+                if swapped.substitutions
+            ]
             fooled = 0
             if features:
                 self.model.eval()  # `training_step` puts it into training mode again
                 with torch.no_grad():
                     batch = self.data_collator(features).to(self.model.device)
                     fooled = int((self.model(**batch).logits.argmax(dim=1) != batch["labels"]).sum())
-            self.tally.add(epoch, made, fooled)
+            self.tally.add(epoch, swapped_texts, fooled)
             # Clean and adversarial examples share one batch, so that both gradients are of the same weights.
             inputs = self.data_collator([self.features[row] for row in rows] + features)
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
@@ -166,45 +171,48 @@ class AdversarialTrainer(transformers.Trainer):  # type: ignore[misc]
             self._of_epoch = epoch, frozenset(chosen.tolist())
         return self._of_epoch[1]
 
-    def _adversarial(self, rows: list[int], epoch: int) -> list[Swapped]:
+    def _make_adversarial(self, rows: list[int], epoch: int) -> list[SubstitutedText]:
         """The examples of these rows after the search against the model as it is now, or after random changes."""
-        chance = None
-        if isinstance(self.options, RandomOptions):
-            chance = [np.random.default_rng([self.args.seed, epoch, row]) for row in rows]
+        generators = None
+        if isinstance(self.options, RandomTuningOptions):
+            # One generator a row, so that a text's draws do not depend on the others of its batch.
+            generators = [np.random.default_rng([self.args.seed, epoch, row]) for row in rows]
         victim: EncoderClassifier = self.model
-        labels = torch.tensor([gold(self.examples[row]) for row in rows], device=victim.device)
+        labels = torch.tensor([label_id(self.examples[row]) for row in rows], device=victim.device)
 
         def margin(z: Tensor, places: list[int]) -> Tensor:
             """DeepFool's distance to the nearest boundary, negative while the model is right."""
-            logits, own, weight = victim.head(z).float(), labels[places], victim.head.weight.detach().float()
+            logits, true_labels, weight = victim.head(z).float(), labels[places], victim.head.weight.detach().float()
             # The choice of the nearest boundary is not differentiated; the gradient is the normal of that boundary.
-            other = nearest_boundary(logits.detach(), own, weight)
-            gap = logits.gather(1, other.unsqueeze(1)) - logits.gather(1, own.unsqueeze(1))
-            distance: Tensor = gap.squeeze(1) / (weight[other] - weight[own]).norm(dim=1)
+            nearest = find_nearest_boundary(logits.detach(), true_labels, weight)
+            gap = logits.gather(1, nearest.unsqueeze(1)) - logits.gather(1, true_labels.unsqueeze(1))
+            distance: Tensor = gap.squeeze(1) / (weight[nearest] - weight[true_labels]).norm(dim=1)
             return distance
 
         def log_odds(z: Tensor, places: list[int]) -> Tensor:
-            logits, own = victim.head(z).float(), labels[places].unsqueeze(1)
-            odds: Tensor = logits.scatter(1, own, -math.inf).logsumexp(dim=1) - logits.gather(1, own).squeeze(1)
+            logits, true_labels = victim.head(z).float(), labels[places].unsqueeze(1)
+            odds: Tensor = logits.scatter(1, true_labels, -math.inf).logsumexp(dim=1) - logits.gather(
+                1, true_labels
+            ).squeeze(1)
             return odds
 
         def errs(z: Tensor, places: list[int]) -> list[bool]:
             wrong: list[bool] = (victim.head(z).argmax(dim=1) != labels[places]).tolist()
             return wrong
 
-        over = errs if self.options.until == "fooled" else None
-        deepfool = isinstance(self.options, AdversarialOptions) and self.options.direction == "deepfool"
+        stops = errs if self.options.until == "fooled" else None
+        deepfool = isinstance(self.options, AdversarialTuningOptions) and self.options.direction == "deepfool"
         loss = margin if deepfool else log_odds
-        leave = self.options.erring == "leave"
+        leave_erring = self.options.erring == "leave"
         return self.geometry(
             [self.examples[row].texts for row in rows],
-            Target(victim.encoder, loss, victim.max_length, over=over, leave_if_over=leave),
+            SearchTarget(victim.encoder, loss, victim.max_length, over=stops, leave_if_over=leave_erring),
             max_words=at_most(self.options.max_words, self.options.share),
             fixed=self.fixed,
-            chance=chance,
+            chance=generators,
         )
 
-    def _features(self, made: Swapped, row: int) -> dict[str, Any]:
+    def _encode_made(self, made: SubstitutedText, row: int) -> dict[str, Any]:
         """An adversarial example as model input, under the label of its row."""
         encoded = self.model.tokenizer(*made.texts, truncation=True, max_length=self.model.max_length)
         return {**encoded, "labels": self.features[row]["labels"]}

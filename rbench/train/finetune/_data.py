@@ -32,22 +32,21 @@ def encode(examples: Sequence[Example], tokenizer: Any, max_length: int) -> list
     """
     texts = zip(*(example.texts for example in examples), strict=True)
     encoded = tokenizer(*map(list, texts), truncation=True, max_length=max_length)
-    return rows_of({**encoded, "labels": [gold(example) for example in examples]})
+    return to_rows({**encoded, "labels": [label_id(example) for example in examples]})
 
 
-def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def to_rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Turn columns into rows."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def gold(example: Example) -> int:
-    """The example's label id; raises JobError where it has none."""
-    if example.label is None:
-        raise JobError(f"example {example.id} has no label, so nothing can be fine-tuned on it")
+def label_id(example: Example) -> int:
+    """The example's label id; examples of tasks with labels have one."""
+    assert example.label is not None
     return int(example.label)
 
 
-def collator(tokenizer: Any) -> Any:
+def make_collator(tokenizer: Any) -> Any:
     """A data collator that pads a batch to its longest input."""
     import transformers
 
@@ -57,18 +56,15 @@ def collator(tokenizer: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- similarity
 
 
-def scale_of(task: TaskSpec) -> tuple[float, float]:
-    """The task's scale. Raises JobError where its file states none."""
-    if task.scale is None:
-        raise JobError(
-            f"task {task.name} has no scale, so no scorer can be made: write `scale: [lowest, highest]` into its file"
-        )
+def task_scale(task: TaskSpec) -> tuple[float, float]:
+    """The task's scale."""
+    assert task.scale is not None, "SimilarityKind.why_no_victims"
     return task.scale
 
 
 def gold_scores(examples: Sequence[Example], task: TaskSpec) -> NDArray[np.float64]:
     """The gold scores of examples, (n,). Raises JobError for one that is missing or outside the scale."""
-    low, high = scale_of(task)
+    low, high = task_scale(task)
     for example in examples:
         if example.label is None or not low <= example.label <= high:
             raise JobError(
@@ -78,7 +74,7 @@ def gold_scores(examples: Sequence[Example], task: TaskSpec) -> NDArray[np.float
     return np.array([example.label for example in examples], dtype=np.float64)
 
 
-def validation_scores(scores: NDArray[np.float64], gold: NDArray[np.float64]) -> dict[str, float]:
+def score_validation(scores: NDArray[np.float64], gold: NDArray[np.float64]) -> dict[str, float]:
     """What a victim's scores of the validation pairs are worth.
 
     Returns:

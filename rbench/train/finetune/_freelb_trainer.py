@@ -61,20 +61,20 @@ class FreeLBTrainer(transformers.Trainer):  # type: ignore[misc]
         """Add the gradients of one batch and return its mean loss over the readings. Gradients must be zero before."""
         inputs = self._prepare_inputs(inputs)
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        rest = {name: value for name, value in inputs.items() if name != "input_ids"}
+        other_inputs = {name: value for name, value in inputs.items() if name != "input_ids"}
         embed = self.model.get_input_embeddings()
-        delta = first(embed(ids).detach(), mask, self.options)
+        delta = draw_start(embed(ids).detach(), mask, self.options)
         losses: list[Tensor] = []
         last, gpus = self.options.adv_steps - 1, range(torch.cuda.device_count())
         for step in range(last + 1):
             if step:
                 assert delta.grad is not None
-                delta = uphill(delta.detach(), delta.grad, mask, self.options)
+                delta = ascent_step(delta.detach(), delta.grad, mask, self.options)
             delta.requires_grad_()
             # The embeddings are looked up anew: each reading needs a graph of its own.
             embeddings = {"inputs_embeds": embed(ids) + delta}
             with torch.random.fork_rng(gpus, enabled=step < last):  # all readings have the same dropout masks
-                losses.append(super().training_step(model, rest | embeddings, num_items_in_batch))
+                losses.append(super().training_step(model, other_inputs | embeddings, num_items_in_batch))
         # The gradients of all readings were added up; Algorithm 1 takes their mean.
         for parameter in self.model.parameters():
             if parameter.grad is not None:
@@ -83,7 +83,7 @@ class FreeLBTrainer(transformers.Trainer):  # type: ignore[misc]
         return torch.stack(losses).mean()
 
 
-def first(embeddings: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
+def draw_start(embeddings: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
     """The perturbation of the first reading, shaped as `embeddings` (batch, length, D).
 
     `mask` (batch, length) is 0 on padding and 1 elsewhere. The noise comes from torch's global generator, which is not
@@ -96,17 +96,17 @@ def first(embeddings: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
     if options.norm_type == "l2":
         # The bound is divided by sqrt(L * D), so that the length of the noise does not grow with the text.
         bound = bound / (mask.sum(dim=1).view(-1, 1, 1) * embeddings.shape[-1]).sqrt()
-    return projected(delta.uniform_(-1, 1) * bound * mask.unsqueeze(-1), options)
+    return project_delta(delta.uniform_(-1, 1) * bound * mask.unsqueeze(-1), options)
 
 
-def uphill(delta: Tensor, gradient: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
+def ascent_step(delta: Tensor, gradient: Tensor, mask: Tensor, options: FreeLBOptions) -> Tensor:
     """`delta` after a step of length `adv_lr` along each example's gradient, projected into the ball."""
     lengths = size(gradient.flatten(1), options.norm_type).unsqueeze(-1)  # (batch, 1, 1)
     direction = gradient / lengths.clamp(min=1e-8)  # 1e-8 as in the authors' code
-    return projected(delta + options.adv_lr * direction * mask.unsqueeze(-1), options)
+    return project_delta(delta + options.adv_lr * direction * mask.unsqueeze(-1), options)
 
 
-def projected(delta: Tensor, options: FreeLBOptions) -> Tensor:
+def project_delta(delta: Tensor, options: FreeLBOptions) -> Tensor:
     """For each example the point of the ball of radius `adv_max_norm` that is nearest to its `delta`."""
-    most = options.adv_max_norm
-    return delta if most is None else project_sentence(delta, most, options.norm_type)
+    radius = options.adv_max_norm
+    return delta if radius is None else project_sentence(delta, radius, options.norm_type)

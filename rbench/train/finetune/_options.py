@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rbench.errors import SuiteError
 from rbench.schema import Count, KindName, Positive, Rate, Strict, TaskSpec, Variant, Variants
 from rbench.words.substitution.options import (
     CODE,
@@ -50,7 +49,7 @@ COUNTED = {
 """By score of a strategy that replaces words: the score that says of how many texts it is."""
 
 
-class SubstitutionOptions(CandidateOptions, Variants):
+class SubstitutionTuningOptions(CandidateOptions, Variants):
     """What strategies have in common that replace words while they train.
 
     Values without a remark are the paper's (ADCL, appendix F).
@@ -83,20 +82,11 @@ class SubstitutionOptions(CandidateOptions, Variants):
     split. `last`: the last one. A clean epoch is never kept."""
 
     def protected(self, task: TaskSpec) -> tuple[int, ...]:
-        """Return the indices of the task's columns in which nothing is replaced.
-
-        Raises SuiteError for a column that the task does not have.
-        """
-        columns = self.protect.get(task.kind, ())
-        if strange := [column for column in columns if column not in task.columns]:
-            raise SuiteError(
-                f"`protect` names the column {strange[0]!r} of {task.kind} tasks, and {task.name} has the columns "
-                f"{', '.join(task.columns)}"
-            )
-        return tuple(task.columns.index(column) for column in columns)
+        """Return the indices of the task's columns in which nothing is replaced."""
+        return tuple(task.columns.index(column) for column in self.protect.get(task.kind, ()))
 
 
-class AdversarialOptions(SearchOptions, SubstitutionOptions):
+class AdversarialTuningOptions(SearchOptions, SubstitutionTuningOptions):
     """Options of adversarial fine-tuning: what it shares with its control, and how the search goes on."""
 
     VARIANTS: ClassVar[Mapping[str, Variant]] = {
@@ -111,12 +101,12 @@ class AdversarialOptions(SearchOptions, SubstitutionOptions):
     """`keep` of the attack `geometry`: here this name is that of the epoch to keep."""
 
 
-class RandomOptions(SubstitutionOptions):
+class RandomTuningOptions(SubstitutionTuningOptions):
     """Options of fine-tuning on random substitutions: candidates, budget and epochs of adversarial fine-tuning."""
 
     VARIANTS: ClassVar[Mapping[str, Variant]] = {
-        "printed": AdversarialOptions.VARIANTS["printed"],
+        "printed": AdversarialTuningOptions.VARIANTS["printed"],
         "released": Variant(
-            source=AdversarialOptions.VARIANTS["released"].source, options={**RELEASED_SOURCE, **RELEASED_BUDGET}
+            source=AdversarialTuningOptions.VARIANTS["released"].source, options={**RELEASED_SOURCE, **RELEASED_BUDGET}
         ),
     }

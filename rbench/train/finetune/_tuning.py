@@ -32,18 +32,18 @@ from rbench.schema import Training
 from rbench.system import checkpoints, scratch
 from rbench.system.checkpoints import on_one_gpu
 from rbench.train.finetune import FinetuneContext, Finetuned, Progress
-from rbench.train.finetune._data import collator, encode
+from rbench.train.finetune._data import encode, make_collator
 
 VERSION = 1
 
-Keep = Literal["best", "last"]
+KeptEpoch = Literal["best", "last"]
 AFTER = 60.0
 """Seconds after which checkpoints are complete. The optimizer is twice as large as the weights, and a suite may have
 hundreds of short fine-tunings. Until then checkpoints hold the weights alone, from which the best are chosen."""
-_NEEDED = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
+_CHECKPOINT_FILES = ("optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
-class Goal(NamedTuple):
+class TuningGoal(NamedTuple):
     """What is trained: the victim, its inputs, and the score of the validation split that selects the epoch."""
 
     victim: Callable[[FinetuneContext], nn.Module]
@@ -63,10 +63,10 @@ def tune(
     *,
     trainer: Callable[..., Any] = transformers.Trainer,
     warm_epochs: int = 0,
-    keep: Keep = "best",
+    keep: KeptEpoch = "best",
     note: Callable[[], str] = str,
     tally: Any = None,
-    goal: Goal | None = None,
+    goal: TuningGoal | None = None,
 ) -> Finetuned:
     """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
@@ -90,42 +90,49 @@ def tune(
 
     Raises JobError where the encoder's weights are not float32, or the loss is no longer finite.
     """
-    goal, best = goal or CLASSIFY, keep == "best"
+    goal, best = goal or CLASSIFICATION_GOAL, keep == "best"
     _check_dtype(context)
     transformers.set_seed(context.seed)
+    # Seeded before the victim is made: its head is drawn from this seed too.
     victim: Any = goal.victim(context)
     train, validation = goal.encoded(context, victim)
-    values, of = list[float](), None
+    values, training_hash = list[float](), None
     if context.checkpoints is not None:
-        of = fingerprint(victim.state_dict(), train, context.training, context.seed, warm_epochs, keep)
-    place = scratch.folder("finetune") if context.checkpoints is None else nullcontext(context.checkpoints)
+        training_hash = training_fingerprint(
+            victim.state_dict(), train, context.training, context.seed, warm_epochs, keep
+        )
+    opened_folder = (
+        scratch.temporary_folder("finetune") if context.checkpoints is None else nullcontext(context.checkpoints)
+    )
     # Records do not name the precision of a fine-tuning, so it is always the same.
-    with place as folder, patch_environment(ACCELERATE_MIXED_PRECISION="no"):
-        kept = Checkpoints(folder, of=of, best=best, accuracies=values, tally=tally, unchanged=context.unchanged)
-        last = kept.resume()
-        built = trainer(
+    with opened_folder as folder, patch_environment(ACCELERATE_MIXED_PRECISION="no"):
+        epoch_checkpoints = Checkpoints(
+            folder, of=training_hash, best=best, accuracies=values, tally=tally, unchanged=context.unchanged
+        )
+        last = epoch_checkpoints.resume()
+        hf_trainer = trainer(
             model=victim,
-            args=_arguments(folder, context, warm_epochs, keep, goal.metric),
+            args=_trainer_arguments(folder, context, warm_epochs, keep, goal.metric),
             train_dataset=train,
             eval_dataset=validation,
             data_collator=goal.collator(victim.tokenizer),
             compute_metrics=lambda prediction: {goal.metric: goal.measure(prediction)},
-            callbacks=[_Watch(context.progress, values, note, goal.metric), kept],
+            callbacks=[_ProgressWatch(context.progress, values, note, goal.metric), epoch_checkpoints],
         )
-        _run_quietly(built, last)
+        _run_quietly(hf_trainer, last)
     victim.to(context.device).eval()
-    chosen = values.index(max(values)) if best else len(values) - 1  # from 0, without warm epochs
-    scores = {f"validation_{goal.metric}": values[chosen], "best_epoch": float(warm_epochs + chosen + 1)}
-    _end(context, built.state.max_steps, scores, warm_epochs + len(values), note())
+    best_index = values.index(max(values)) if best else len(values) - 1  # from 0, without warm epochs
+    scores = {f"validation_{goal.metric}": values[best_index], "best_epoch": float(warm_epochs + best_index + 1)}
+    _report_end(context, hf_trainer.state.max_steps, scores, warm_epochs + len(values), note())
     return Finetuned(victim, scores)
 
 
-def _end(context: FinetuneContext, steps: int, scores: Mapping[str, float], epochs: int, more: str) -> None:
+def _report_end(context: FinetuneContext, steps: int, scores: Mapping[str, float], epochs: int, more: str) -> None:
     """Say the kept epoch's score: what was said last is of the last epoch."""
     (name, value), (_, epoch) = scores.items()
-    kept = [f"of epoch {epoch:.0f} of {epochs}"] if epochs > 1 else []
-    said = f"{name.replace('_', ' ')} {value:.3f}"
-    context.progress(steps, steps, ", ".join([said, *kept, *filter(None, [more])]))
+    epoch_text = [f"of epoch {epoch:.0f} of {epochs}"] if epochs > 1 else []
+    score_text = f"{name.replace('_', ' ')} {value:.3f}"
+    context.progress(steps, steps, ", ".join([score_text, *epoch_text, *filter(None, [more])]))
 
 
 def _check_dtype(context: FinetuneContext) -> None:
@@ -138,12 +145,12 @@ def _check_dtype(context: FinetuneContext) -> None:
         )
 
 
-def _classifier(context: FinetuneContext) -> EncoderClassifier:
+def _build_classifier(context: FinetuneContext) -> EncoderClassifier:
     labels = context.data.spec.labels
     return EncoderClassifier(context.encoder, num_labels=len(labels), max_length=context.training.max_length)
 
 
-def _encoded(context: FinetuneContext, victim: EncoderClassifier) -> tuple[Any, Any]:
+def _encode_splits(context: FinetuneContext, victim: EncoderClassifier) -> tuple[Any, Any]:
     tokenizer, longest = victim.tokenizer, victim.max_length
     train, validation = context.sample("train"), context.sample("validation")
     return encode(train, tokenizer, longest), encode(validation, tokenizer, longest)
@@ -159,8 +166,8 @@ def _run_quietly(trainer: Any, last: Path | None) -> None:
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
 
 
-def _arguments(
-    folder: Path, context: FinetuneContext, warm_epochs: int, keep: Keep, metric: str
+def _trainer_arguments(
+    folder: Path, context: FinetuneContext, warm_epochs: int, keep: KeptEpoch, metric: str
 ) -> transformers.TrainingArguments:
     """The Trainer's arguments; it writes its checkpoints to `folder`."""
     training = context.training
@@ -190,12 +197,12 @@ def _arguments(
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_num_workers=0,
-        **_renamed(training),
+        **_renamed_arguments(training),
     )
     return on_one_gpu(arguments)
 
 
-def _renamed(training: Training) -> dict[str, Any]:
+def _renamed_arguments(training: Training) -> dict[str, Any]:
     """Return the arguments that have other names in transformers 5."""
     if hasattr(transformers.TrainingArguments, "warmup_ratio"):
         return {"warmup_ratio": training.warmup, "group_by_length": training.group_by_length}
@@ -204,26 +211,26 @@ def _renamed(training: Training) -> dict[str, Any]:
     return {"warmup_steps": share, "train_sampling_strategy": sampling}
 
 
-def _accuracy(prediction: Any) -> float:
+def _compute_accuracy(prediction: Any) -> float:
     logits = prediction.predictions[0] if isinstance(prediction.predictions, tuple) else prediction.predictions
     return float((logits.argmax(-1) == prediction.label_ids).mean())
 
 
-CLASSIFY = Goal(_classifier, _encoded, collator, "accuracy", _accuracy)
+CLASSIFICATION_GOAL = TuningGoal(_build_classifier, _encode_splits, make_collator, "accuracy", _compute_accuracy)
 
 
-class _Watch(transformers.TrainerCallback):  # type: ignore[misc]
+class _ProgressWatch(transformers.TrainerCallback):  # type: ignore[misc]
     """Reports each step, collects the score of each scored epoch, and stops a run that diverges."""
 
     def __init__(self, progress: Progress, values: list[float], note: Callable[[], str], metric: str) -> None:
         self.progress, self.values, self.note, self.metric = progress, values, note, metric
 
-    def _say(self, state: Any) -> None:
+    def _report(self, state: Any) -> None:
         scored = [f"validation {self.metric} {self.values[-1]:.3f}"] if self.values else []
         self.progress(state.global_step, state.max_steps, ", ".join([*scored, *filter(None, [self.note()])]))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._say(state)
+        self._report(state)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kw: Any) -> None:
         loss = (logs or {}).get("loss")
@@ -232,7 +239,7 @@ class _Watch(transformers.TrainerCallback):  # type: ignore[misc]
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **kwargs: Any) -> None:
         self.values.append(metrics[f"eval_{self.metric}"])
-        self._say(state)
+        self._report(state)
 
 
 # ----------------------------------------------------------------------------------------------------- checkpoints
@@ -243,7 +250,8 @@ class Checkpoints(transformers.TrainerCallback, ExportableState):  # type: ignor
 
     Args:
         folder: holds the Trainer's checkpoints.
-        of: says of which training the checkpoints must be (`fingerprint`); None: no checkpoint is for going on.
+        of: says of which training the checkpoints must be (`training_fingerprint`); None: no checkpoint is for going
+            on.
         best: the weights of each epoch are written in any case, because the best epoch is kept.
         accuracies: validation accuracy of each scored epoch so far.
         tally: a dataclass with what the strategy counts, or None.
@@ -275,33 +283,39 @@ class Checkpoints(transformers.TrainerCallback, ExportableState):  # type: ignor
 
         Checkpoints from which nothing can go on are removed: incomplete ones, and those of other trainings.
         """
-        last, kept = None, list[Path]()
-        good = list(checkpoints.good(self._folder)) if self._of is not None else []
-        for path in good:  # the newest first
-            state = json.loads((path / checkpoints.STATE).read_text(encoding="utf-8"))
+        last, kept_folders = None, list[Path]()
+        complete = list(checkpoints.good_checkpoints(self._folder)) if self._of is not None else []
+        for path in complete:  # the newest first
+            state = json.loads((path / checkpoints.STATE_FILE).read_text(encoding="utf-8"))
             best = self._folder / f"checkpoint-{state.get('best_global_step')}"
+            # `best` holds the weights that may be restored at the end, so it must be whole as well.
             needed = [path, best] if self._best and state.get("best_global_step") else [path]
-            if all((path / name).is_file() for name in _NEEDED) and set(needed) <= set(good) and self._restore(state):
-                last, kept = path, needed
+            if (
+                all((path / name).is_file() for name in _CHECKPOINT_FILES)
+                and set(needed) <= set(complete)
+                and self._restore(state)
+            ):
+                last, kept_folders = path, needed
                 break
         for path in self._folder.glob("checkpoint-*"):
-            if path not in kept:
+            if path not in kept_folders:
                 shutil.rmtree(path)
         self._resumed = last is not None
         return last
 
     def _restore(self, state: Mapping[str, Any]) -> bool:
         """Set accuracies and tally to those of a checkpoint's state; return False if it is of another training."""
-        said = state.get("stateful_callbacks", {}).get(type(self).__name__, {}).get("attributes", {})
-        if said.get("of") != self._of:
+        # The class's name is a key of checkpoints: with another one, none of today's could be continued.
+        attributes = state.get("stateful_callbacks", {}).get(type(self).__name__, {}).get("attributes", {})
+        if attributes.get("of") != self._of:
             return False
         if self._tally is not None:
             try:
-                tally = TypeAdapter(type(self._tally)).validate_python(said["tally"])
+                tally = TypeAdapter(type(self._tally)).validate_python(attributes["tally"])
             except ValidationError:
                 return False
             vars(self._tally).update(vars(tally))
-        self._accuracies[:] = said["accuracies"]
+        self._accuracies[:] = attributes["accuracies"]
         return True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -320,7 +334,7 @@ class Checkpoints(transformers.TrainerCallback, ExportableState):  # type: ignor
         control.should_save = complete or self._best
 
 
-def fingerprint(weights: Mapping[str, Tensor], rows: Iterable[Mapping[str, Any]], *others: object) -> str:
+def training_fingerprint(weights: Mapping[str, Tensor], rows: Iterable[Mapping[str, Any]], *others: object) -> str:
     """Return a hash of what a training begins with.
 
     Args:
@@ -328,12 +342,12 @@ def fingerprint(weights: Mapping[str, Tensor], rows: Iterable[Mapping[str, Any]]
         rows: the training examples as inputs, with `input_ids` and `labels`.
         others: all else that decides the result: models, numbers, texts.
     """
-    said = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, value in sorted(weights.items()):
-        said.update(name.encode())
-        said.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     for row in rows:
-        said.update(repr((row["input_ids"], row["labels"])).encode())
-    plain = [other.model_dump(mode="json") if isinstance(other, BaseModel) else other for other in others]
-    said.update(json.dumps(plain, sort_keys=True).encode())
-    return said.hexdigest()
+        digest.update(repr((row["input_ids"], row["labels"])).encode())
+    plain_values = [other.model_dump(mode="json") if isinstance(other, BaseModel) else other for other in others]
+    digest.update(json.dumps(plain_values, sort_keys=True).encode())
+    return digest.hexdigest()

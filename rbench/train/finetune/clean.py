@@ -7,9 +7,8 @@ alone.
 from __future__ import annotations
 
 from rbench.schema import Strict
-from rbench.train.finetune import FinetuneContext, Finetuned
+from rbench.train.finetune import FinetuneContext, Finetuned, FinetuneStrategy
 
-SHORT = "Clean"
 VERSION = 1
 
 
@@ -17,12 +16,15 @@ class Options(Strict):
     """Clean fine-tuning has no options of its own; the suite's `training` holds its settings."""
 
 
-def run(options: Options, context: FinetuneContext) -> Finetuned:
-    """Fine-tune on the task's training split. The encoder's weights are changed in place.
+class CleanStrategy(FinetuneStrategy[Options]):
+    short = "Clean"
 
-    The scores are `validation_accuracy` of the kept epoch (0..1) and `best_epoch`, its number, from 1.
-    Raises JobError where the loss stops being finite.
-    """
-    from rbench.train.finetune._tuning import tune
+    def run(self, options: Options, context: FinetuneContext) -> Finetuned:
+        """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
-    return tune(context)
+        The scores are `validation_accuracy` of the kept epoch (0..1) and `best_epoch`, its number, from 1.
+        Raises JobError where the loss stops being finite.
+        """
+        from rbench.train.finetune._tuning import tune
+
+        return tune(context)

@@ -14,53 +14,54 @@ from numpy.typing import NDArray
 
 from rbench.errors import JobError
 from rbench.schema import Similarity, Strict
-from rbench.train.finetune import FinetuneContext, Finetuned
-from rbench.train.finetune._data import gold_scores, scale_of, validation_scores
+from rbench.train.finetune import FinetuneContext, Finetuned, FinetuneStrategy
+from rbench.train.finetune._data import gold_scores, score_validation, task_scale
 
-SHORT = "Cosine"
 VERSION = 1
-FROZEN = True
-
-SERVES = "similarity"
 
 
 class Options(Strict):
     """The fit has no options; the suite's `training` says how many validation rows it uses, and the longest input."""
 
 
-def run(options: Options, context: FinetuneContext) -> Finetuned:
-    """Fit the map on the validation split. The encoder's weights are not changed.
+class CosineStrategy(FinetuneStrategy[Options]):
+    short = "Cosine"
+    frozen = True
+    serves = ("similarity",)
 
-    The scores are `validation_spearman` (-1..1) and `validation_error`, the mean absolute error on the gold scale. Both
-    are of the rows of the fit. A fit of few parameters to many rows flatters `validation_error` a little; ranks hardly
-    depend on it.
+    def run(self, options: Options, context: FinetuneContext) -> Finetuned:
+        """Fit the map on the validation split. The encoder's weights are not changed.
 
-    Raises:
-        JobError: the task has no scale, a gold score lies outside it, or all cosines are equal.
-    """
-    import torch
+        The scores are `validation_spearman` (-1..1) and `validation_error`, the mean absolute error on the gold scale.
+        Both are of the rows of the fit. A fit of few parameters to many rows flatters `validation_error` a little;
+        ranks hardly depend on it.
 
-    from rbench.encoders.scorer import CosineHead, EncoderScorer
+        Raises:
+            JobError: a gold score lies outside the task's scale, or all cosines are equal.
+        """
+        import torch
 
-    task, training = context.data.spec, context.training
-    scale = scale_of(task)
-    examples = context.sample("validation")
-    gold = gold_scores(examples, task)
-    encoder = context.encoder.to(context.device).eval()
-    similarity = encoder.settings.similarity
-    start = CosineHead(np.array([-1.0, 1.0]), np.array(scale), similarity)
-    scorer = EncoderScorer(encoder, start, scale, training.max_length)
-    vectors = scorer.encode([text for example in examples for text in example.texts])
-    context.progress(1, 2, f"validation: {len(examples)} pairs encoded")
-    cosines = start.cpu().raw(vectors[::2], vectors[1::2]).numpy()
-    head = CosineHead(*knots(cosines, gold, scale, similarity), similarity)
-    scores = head.mapped(torch.from_numpy(cosines), scale).numpy()
-    context.progress(2, 2, f"fitted with {len(head.cosines)} knots")
-    fitted = EncoderScorer(encoder, head, scale, training.max_length)
-    return Finetuned(fitted.eval(), validation_scores(scores, gold))
+        from rbench.encoders.scorer import CosineHead, EncoderScorer
+
+        task, training = context.data.spec, context.training
+        scale = task_scale(task)
+        examples = context.sample("validation")
+        gold = gold_scores(examples, task)
+        encoder = context.encoder.to(context.device).eval()
+        similarity = encoder.settings.similarity
+        start = CosineHead(np.array([-1.0, 1.0]), np.array(scale), similarity)
+        scorer = EncoderScorer(encoder, start, scale, training.max_length)
+        vectors = scorer.encode([text for example in examples for text in example.texts])
+        context.progress(1, 2, f"validation: {len(examples)} pairs encoded")
+        cosines = start.cpu().raw(vectors[::2], vectors[1::2]).numpy()
+        head = CosineHead(*fit_knots(cosines, gold, scale, similarity), similarity)
+        scores = head.mapped(torch.from_numpy(cosines), scale).numpy()
+        context.progress(2, 2, f"fitted with {len(head.cosines)} knots")
+        fitted = EncoderScorer(encoder, head, scale, training.max_length)
+        return Finetuned(fitted.eval(), score_validation(scores, gold))
 
 
-def knots(
+def fit_knots(
     cosines: NDArray[np.float64],
     gold: NDArray[np.float64],
     scale: tuple[float, float],

@@ -15,27 +15,27 @@ from __future__ import annotations
 
 from functools import partial
 
-from rbench.train.finetune import FinetuneContext, Finetuned
+from rbench.train.finetune import FinetuneContext, Finetuned, FinetuneStrategy
 from rbench.train.finetune._options import FreeLBOptions
 
-SHORT = "FreeLB"
 VERSION = 1
 
-Options = FreeLBOptions
 
+class FreeLBStrategy(FinetuneStrategy[FreeLBOptions]):
+    short = "FreeLB"
 
-def run(options: FreeLBOptions, context: FinetuneContext) -> Finetuned:
-    """Fine-tune on the task's training split. The encoder's weights are changed in place.
+    def run(self, options: FreeLBOptions, context: FinetuneContext) -> Finetuned:
+        """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
-    The scores are those of clean fine-tuning and `loss_rise`. That is the loss of a batch at its last perturbation
-    minus its loss at the first, averaged over the batches of the last epoch.
-    Raises JobError where the loss stops being finite.
-    """
-    from rbench.train.finetune._freelb_trainer import AscentStats, FreeLBTrainer
-    from rbench.train.finetune._tuning import tune
+        The scores are those of clean fine-tuning and `loss_rise`. That is the loss of a batch at its last perturbation
+        minus its loss at the first, averaged over the batches of the last epoch.
+        Raises JobError where the loss stops being finite.
+        """
+        from rbench.train.finetune._freelb_trainer import AscentStats, FreeLBTrainer
+        from rbench.train.finetune._tuning import tune
 
-    rise = AscentStats()
-    victim, scores = tune(
-        context, trainer=partial(FreeLBTrainer, options=options, rise=rise), note=rise.text, tally=rise
-    )
-    return Finetuned(victim, scores | {"loss_rise": rise.mean})
+        rise = AscentStats()
+        victim, scores = tune(
+            context, trainer=partial(FreeLBTrainer, options=options, rise=rise), note=rise.text, tally=rise
+        )
+        return Finetuned(victim, scores | {"loss_rise": rise.mean})

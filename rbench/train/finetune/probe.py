@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from rbench.errors import JobError
 from rbench.schema import Strict
-from rbench.train.finetune import FinetuneContext, Finetuned
-from rbench.train.finetune._data import gold
+from rbench.train.finetune import FinetuneContext, Finetuned, FinetuneStrategy
+from rbench.train.finetune._data import label_id
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
@@ -26,10 +25,7 @@ if TYPE_CHECKING:
 
     from rbench.tasks import Example
 
-SHORT = "Linear probe"
 VERSION = 1
-FROZEN = True
-LENGTHS = "its penalty C holds the head back more where vectors are short, so one C is not one penalty for all"
 SPLITS: tuple[Literal["train", "validation"], ...] = ("train", "validation")
 
 
@@ -42,41 +38,45 @@ class Options(Strict):
     """Iterations of the L-BFGS solver, at most."""
 
 
-def run(options: Options, context: FinetuneContext) -> Finetuned:
-    """Fit the probe. The encoder's weights are not changed.
+class ProbeStrategy(FinetuneStrategy[Options]):
+    short = "Linear probe"
+    frozen = True
+    vector_lengths = (
+        "its penalty C holds the head back more where vectors are short, so one C is not one penalty for all"
+    )
 
-    The scores are `validation_accuracy` (0..1) and `c`, the inverse penalty that was chosen.
-    Raises JobError where all training rows have the same label.
-    """
-    from sklearn.linear_model import LogisticRegression
+    def run(self, options: Options, context: FinetuneContext) -> Finetuned:
+        """Fit the probe. The encoder's weights are not changed.
 
-    from rbench.encoders.classifier import EncoderClassifier
+        The scores are `validation_accuracy` (0..1) and `c`, the inverse penalty that was chosen.
+        """
+        from sklearn.linear_model import LogisticRegression
 
-    encoder, labels = context.encoder, context.data.spec.labels
-    encoder.to(context.device).eval()
-    rows = {split: context.sample(split) for split in SPLITS}
-    texts, done = sum(map(len, rows.values())), 0
-    steps = texts + len(options.c)  # fits are the last steps
+        from rbench.encoders.classifier import EncoderClassifier
 
-    def encoded(count: int) -> None:
-        nonlocal done
-        done += count
-        context.progress(done, steps, f"{done:,} of {texts:,} texts encoded")
+        encoder, labels = context.encoder, context.data.spec.labels
+        encoder.to(context.device).eval()
+        rows = {split: context.sample(split) for split in SPLITS}
+        texts, done = sum(map(len, rows.values())), 0
+        steps = texts + len(options.c)  # fits are the last steps
 
-    (train, seen), (validation, gold) = (_embed(context, rows[split], encoded) for split in SPLITS)
-    if len(found := set(seen.tolist())) < 2:
-        raise JobError(f"all {len(seen)} training rows have one label ({labels[found.pop()]})")
-    fits = []
-    for fit, c in enumerate(options.c, start=1):
-        regression = LogisticRegression(C=c, max_iter=options.max_iter, random_state=context.seed)
-        regression.fit(train, seen)
-        accuracy = float(regression.score(validation, gold))
-        fits.append((accuracy, c, regression))
-        context.progress(texts + fit, steps, f"C {c}: validation accuracy {accuracy:.3f}")
-    accuracy, c, regression = max(fits, key=lambda fit: fit[0])  # of equal ones the first
-    victim = EncoderClassifier(encoder, num_labels=len(labels), max_length=context.training.max_length)
-    _copy_to_head(regression, victim.head)
-    return Finetuned(victim.to(context.device).eval(), {"validation_accuracy": accuracy, "c": c})
+        def encoded(count: int) -> None:
+            nonlocal done
+            done += count
+            context.progress(done, steps, f"{done:,} of {texts:,} texts encoded")
+
+        (train, train_ids), (validation, gold) = (_embed(context, rows[split], encoded) for split in SPLITS)
+        fits = []
+        for fit, c in enumerate(options.c, start=1):
+            regression = LogisticRegression(C=c, max_iter=options.max_iter, random_state=context.seed)
+            regression.fit(train, train_ids)
+            accuracy = float(regression.score(validation, gold))
+            fits.append((accuracy, c, regression))
+            context.progress(texts + fit, steps, f"C {c}: validation accuracy {accuracy:.3f}")
+        accuracy, c, regression = max(fits, key=lambda fit: fit[0])  # of equal ones the first
+        victim = EncoderClassifier(encoder, num_labels=len(labels), max_length=context.training.max_length)
+        _copy_to_head(regression, victim.head)
+        return Finetuned(victim.to(context.device).eval(), {"validation_accuracy": accuracy, "c": c})
 
 
 def _embed(
@@ -89,10 +89,10 @@ def _embed(
     """
     import torch
 
-    from rbench.encoders.inference.backends import remote
+    from rbench.encoders.inference.backends import find_remote
 
-    encoder, labels = context.encoder, np.array([gold(example) for example in examples])
-    if remote(encoder) is not None:  # it batches its requests itself
+    encoder, labels = context.encoder, np.array([label_id(example) for example in examples])
+    if find_remote(encoder) is not None:  # it batches its requests itself
         return encoder.encode([example.texts[0] for example in examples], progress=encoded), labels
     longest = min(context.training.max_length, encoder.max_length)
     rows = [encoder.tokenizer(*e.texts, truncation=True, max_length=longest) for e in examples]
@@ -112,15 +112,16 @@ def _copy_to_head(regression: LogisticRegression, head: nn.Linear) -> None:
     """Make the head give the regression's probabilities. A label without training rows is never predicted."""
     import torch
 
-    seen: Any = regression.classes_
+    seen_labels: Any = regression.classes_
     weight = np.zeros(tuple(head.weight.shape), np.float32)
+    # A constant bias of -1e4 gives a label that has no training rows the probability 0, also in single precision.
     bias = np.full(len(weight), -1e4, np.float32)
-    if len(seen) == 2:
+    if len(seen_labels) == 2:
         # The regression has one row, the log-odds z of the second label. softmax(-z/2, z/2) gives sigmoid(z).
-        weight[seen] = np.concatenate((-regression.coef_, regression.coef_)) / 2
-        bias[seen] = np.concatenate((-regression.intercept_, regression.intercept_)) / 2
+        weight[seen_labels] = np.concatenate((-regression.coef_, regression.coef_)) / 2
+        bias[seen_labels] = np.concatenate((-regression.intercept_, regression.intercept_)) / 2
     else:
-        weight[seen], bias[seen] = regression.coef_, regression.intercept_
+        weight[seen_labels], bias[seen_labels] = regression.coef_, regression.intercept_
     with torch.no_grad():
         head.weight.copy_(torch.from_numpy(weight))
         head.bias.copy_(torch.from_numpy(bias))

@@ -11,34 +11,33 @@ The attack `random` is the same control of the attack `geometry`.
 from __future__ import annotations
 
 from rbench.schema import ResourceKind
-from rbench.train.finetune import FinetuneContext, Finetuned
-from rbench.train.finetune._options import COUNTED as COUNTED
-from rbench.train.finetune._options import RandomOptions
+from rbench.train.finetune import FinetuneContext, Finetuned, FinetuneStrategy
+from rbench.train.finetune._options import COUNTED, RandomTuningOptions
 from rbench.words.substitution.options import CANDIDATE_NEEDS
 
-SHORT = "Random words"
 VERSION = 1
 
-NEEDS = CANDIDATE_NEEDS
-Options = RandomOptions
 
+class RandomStrategy(FinetuneStrategy[RandomTuningOptions]):
+    short = "Random words"
+    resources = CANDIDATE_NEEDS
+    counted = COUNTED
 
-def needs(options: RandomOptions) -> tuple[ResourceKind, ...]:
-    """The kinds of resources that the candidates come from with these options."""
-    return options.needed
+    def needs(self, options: RandomTuningOptions) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that the candidates come from with these options."""
+        return options.needed
 
+    def run(self, options: RandomTuningOptions, context: FinetuneContext) -> Finetuned:
+        """Fine-tune on the task's training split. The encoder's weights are changed in place.
 
-def run(options: RandomOptions, context: FinetuneContext) -> Finetuned:
-    """Fine-tune on the task's training split. The encoder's weights are changed in place.
+        Scores and health are those of `adversarial`; `fooled` is the share of changed texts on which the model erred.
+        What a text becomes is drawn by the seed, the epoch and the text, and not by the others in its batch.
 
-    Scores and health are those of `adversarial`; `fooled` is the share of changed texts on which the model erred. What
-    a text becomes is drawn by the seed, the epoch and the text, and not by the others in its batch.
+        Raises JobError where the loss stops being finite, ResourceError where a resource cannot be loaded, SuiteError
+        where `protect` names a column that the task does not have.
+        """
+        from rbench.train.finetune._adversarial_trainer import fine_tune
+        from rbench.words.substitution.batched import BatchedGeometry
 
-    Raises JobError where the loss stops being finite, ResourceError where a resource cannot be loaded, SuiteError where
-    `protect` names a column that the task does not have.
-    """
-    from rbench.train.finetune._adversarial_trainer import fine_tune
-    from rbench.words.substitution.batched import Geometry
-
-    assert context.resources is not None  # the module has NEEDS
-    return fine_tune(options, context, Geometry.of(context.resources, **options.of_source))
+        assert context.resources is not None  # it states `resources`
+        return fine_tune(options, context, BatchedGeometry.of(context.resources, **options.of_source))

@@ -10,16 +10,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbench.encoders.reading import Settings
+from rbench.encoders.reading import ReadingSettings
 from rbench.errors import JobError
 from rbench.schema import Strict
-from rbench.train.finetune import FinetuneContext, Finetuned
-from rbench.train.finetune._data import gold
+from rbench.system.own_code import failing_in
+from rbench.train.finetune import FinetuneContext, Finetuned, FinetuneStrategy
+from rbench.train.finetune._data import label_id
 
 if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
 
-SHORT = "As saved"
 VERSION = 1
 
 
@@ -27,53 +27,60 @@ class Options(Strict):
     """Nothing can be set."""
 
 
-def run(options: Options, context: FinetuneContext) -> Finetuned:
-    """Put the saved head on the encoder. The score is `validation_accuracy` (0..1).
+class SavedStrategy(FinetuneStrategy[Options]):
+    short = "As saved"
 
-    Raises JobError where no head lies beside the encoder's weights, or the head was saved for other labels or for
-    vectors made in another way.
-    """
-    from safetensors.torch import load_file
+    def run(self, options: Options, context: FinetuneContext) -> Finetuned:
+        """Put the saved head on the encoder. The score is `validation_accuracy` (0..1).
 
-    from rbench.encoders.classifier import HEAD, EncoderClassifier
-    from rbench.encoders.classify import classify
+        Raises JobError where no head lies beside the encoder's weights, or the head was saved for other labels or for
+        vectors made in another way.
+        """
+        from safetensors.torch import load_file
 
-    folder, labels = context.weights, context.data.spec.labels
-    if folder is None or not (folder / HEAD).is_file():
-        raise JobError(
-            f"{folder or 'the encoder'} has no {HEAD}: `finetune: [saved]` takes a folder in which rbench saved a "
-            "victim. Name another strategy to fine-tune this encoder."
-        )
-    _check(folder, context.encoder, labels)
-    victim = EncoderClassifier(context.encoder, num_labels=len(labels), max_length=context.training.max_length)
-    try:
-        victim.head.load_state_dict(load_file(folder / HEAD))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise JobError(f"{folder / HEAD} is no head of {len(labels)} labels on this encoder: {error}") from error
-    victim.to(context.device).eval()
-    examples = context.sample("validation")
-    context.progress(0, 1, f"validation: {len(examples)} texts")
-    predicted = classify(victim, [example.texts for example in examples]).labels
-    right = sum(int(label) == gold(example) for label, example in zip(predicted, examples, strict=True))
-    context.progress(1, 1, f"validation accuracy {right / len(examples):.3f}")
-    return Finetuned(victim, {"validation_accuracy": right / len(examples)})
+        from rbench.encoders.classifier import HEAD, EncoderClassifier
+        from rbench.encoders.classify import classify
+
+        folder, labels = context.weights, context.data.spec.labels
+        if folder is None or not (folder / HEAD).is_file():
+            raise JobError(
+                f"{folder or 'the encoder'} has no {HEAD}: `finetune: [saved]` takes a folder in which rbench saved a "
+                "victim. Name another strategy to fine-tune this encoder."
+            )
+        _check_saved(folder, context.encoder, labels)
+        victim = EncoderClassifier(context.encoder, num_labels=len(labels), max_length=context.training.max_length)
+        with failing_in(f"{folder / HEAD} is no head of {len(labels)} labels on this encoder", JobError):
+            victim.head.load_state_dict(load_file(folder / HEAD))
+        victim.to(context.device).eval()
+        examples = context.sample("validation")
+        context.progress(0, 1, f"validation: {len(examples)} texts")
+        predicted = classify(victim, [example.texts for example in examples]).labels
+        right = sum(int(label) == label_id(example) for label, example in zip(predicted, examples, strict=True))
+        context.progress(1, 1, f"validation accuracy {right / len(examples):.3f}")
+        return Finetuned(victim, {"validation_accuracy": right / len(examples)})
 
 
-def _check(folder: Path, encoder: SentenceEncoder, labels: tuple[str, ...]) -> None:
+def _check_saved(folder: Path, encoder: SentenceEncoder, labels: tuple[str, ...]) -> None:
     """Raise JobError where the folder says that its head is for other labels, or for vectors made in another way."""
     from rbench.encoders.classifier import ABOUT
 
-    try:
+    with failing_in(f"{folder / ABOUT} does not say for which labels and vectors the head is", JobError):
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        saved, settings = tuple(about["meta"]["labels"]), Settings(**about.get("settings", {}))
-        then = {"pooling": about["pooling"], "max_length": about["encoder_max_length"], **settings.model_dump()}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise JobError(f"{folder / ABOUT} does not say for which labels and vectors the head is: {error}") from error
+        saved, settings = tuple(about["meta"]["labels"]), ReadingSettings(**about.get("settings", {}))
+        saved_settings = {
+            "pooling": about["pooling"],
+            "max_length": about["encoder_max_length"],
+            **settings.model_dump(),
+        }
     if saved != labels:
         raise JobError(f"the head in {folder} is for the labels {', '.join(saved)}, and not for {', '.join(labels)}")
-    now = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.settings.model_dump()}
-    if differ := [f"{name} {then[name]!r}, not {now[name]!r}" for name in then if then[name] != now[name]]:
+    settings_now = {"pooling": encoder.pooling, "max_length": encoder.max_length, **encoder.settings.model_dump()}
+    if differences := [
+        f"{name} {saved_settings[name]!r}, not {settings_now[name]!r}"
+        for name in saved_settings
+        if saved_settings[name] != settings_now[name]
+    ]:
         raise JobError(
-            f"the head in {folder} is for vectors with {'; '.join(differ)}. Name the folder itself as the encoder, or "
-            "write what it was saved with into the encoder's file."
+            f"the head in {folder} is for vectors with {'; '.join(differences)}. Name the folder itself as the "
+            "encoder, or write what it was saved with into the encoder's file."
         )

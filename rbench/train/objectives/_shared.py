@@ -1,41 +1,22 @@
-"""How objectives that are a loss over the views of a batch are built, and what objectives without steps share.
-
-These have the encoder, saving it, and how far its vectors moved.
-"""
+"""What objectives without steps share: the encoder, saving it, and how far its vectors moved."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rbench.schema import EncoderSpec
 from rbench.train import models
-from rbench.train.models import sentence_encoder
+from rbench.train.models import open_encoder
 
-if TYPE_CHECKING:
-    from rbench.train.contrastive import ContrastiveObjective
-
-TEXTS = 500
+MAX_COMPARED = 500
 """The most texts whose vectors are compared."""
 
 
-def built_with(losses: Callable[..., Any]) -> Callable[..., ContrastiveObjective]:
-    """Return `build` of an objective with these `losses(options, model, batch)`. An option `head` names the head."""
-
-    def build(options: Any, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-        """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-        from rbench.train.contrastive import ContrastiveObjective
-
-        return ContrastiveObjective(spec, base, options, partial(losses, options), head=getattr(options, "head", "mlp"))
-
-    return build
-
-
 class FittedEncoder:
-    """Implement `Fitted` but for `fit`, on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+    """Implement `Fitted` but for `fit`, on `base` (a folder or hub id), or on `spec.architecture` if `base`
+    is None."""
 
     TITLE: str
     """What is done, for error messages."""
@@ -43,14 +24,14 @@ class FittedEncoder:
     def __init__(self, spec: EncoderSpec, base: str | Path | None) -> None:
         assert spec.train is not None
         self._name, self._train = spec.name, spec.train
-        self.encoder = sentence_encoder(spec, base)
+        self.encoder = open_encoder(spec, base)
 
-    def drift(self, texts: Sequence[str]) -> Callable[[], dict[str, float]]:
+    def start_drift(self, texts: Sequence[str]) -> Callable[[], dict[str, float]]:
         """Return a function that compares the encoder's vectors with those of now, for up to 500 of the texts, evenly.
 
         It returns `cosine`, the mean cosine of the vectors of `texts` texts then and now, and their number `texts`.
         """
-        sample = list(texts[:: math.ceil(len(texts) / TEXTS)])
+        sample = list(texts[:: math.ceil(len(texts) / MAX_COMPARED)])
         before = self.encoder.encode(sample)
 
         def scores() -> dict[str, float]:
@@ -65,4 +46,4 @@ class FittedEncoder:
 
     def save(self, folder: Path) -> None:
         """Write the encoder, as a SentenceTransformer folder too. A linear transform is a Dense module there."""
-        models.save(folder, self.encoder)
+        models.save_encoder(folder, self.encoder)

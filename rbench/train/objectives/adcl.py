@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rbench.schema import EncoderSpec, ResourceChoice, ResourceKind, Variant, Variants
 from rbench.schema.common import Positive, Share
-from rbench.train.options import MOMENTUM_COUNTED, Momentum
+from rbench.train.objectives import TrainingObjective
+from rbench.train.options import MOMENTUM_SAMPLES, MomentumOptions
 from rbench.words.substitution.options import CANDIDATE_NEEDS, CODE, CandidateOptions
 
 if TYPE_CHECKING:
@@ -36,11 +37,8 @@ if TYPE_CHECKING:
 
 VERSION = 2
 
-NEEDS: tuple[ResourceKind, ...] = CANDIDATE_NEEDS
-COUNTED = {**MOMENTUM_COUNTED, **dict.fromkeys(("loss_raised", "words_replaced"), "positives")}
 
-
-class Options(CandidateOptions, Momentum, Variants):
+class Options(CandidateOptions, MomentumOptions, Variants):
     """The paper prints max_words, share and candidates (appendix F). It does not print min_cosine, unknown, ranked_by.
 
     Two further choices are ours: stop words are not replaced, and a replacement by the masked LM is a single entry of
@@ -83,19 +81,26 @@ class Options(CandidateOptions, Momentum, Variants):
     """The encoder that the attack moves z of: g_q(f_q(.)) or g_k(f_k(.)). Algorithm 1 says only f and g (ours)."""
 
 
-def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """Return the kinds of resources that the search opens with these options."""
-    return options.needed
+class AdclTraining(TrainingObjective[Options]):
+    full_batches = True
+    resources = CANDIDATE_NEEDS
+    counted: Mapping[str, str] = {**MOMENTUM_SAMPLES, **dict.fromkeys(("loss_raised", "words_replaced"), "positives")}
 
+    def needs(self, options: Options) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that the search opens with these options."""
+        return options.needed
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> MoCoObjective:
-    """Build ADCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> MoCoObjective:
+        """Build ADCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
 
-    ResourceError if a resource that its options need is missing or damaged.
-    """
-    from rbench.train.moco import MoCoObjective
-    from rbench.train.substituted import HardPositives
-    from rbench.words.substitution.batched import Geometry
+        ResourceError if a resource that its options need is missing or damaged.
+        """
+        from rbench.train.moco import MoCoObjective
+        from rbench.train.substituted import HardPositives
+        from rbench.words.substitution.batched import BatchedGeometry
 
-    geometry = Geometry.of(resources, **options.of_source, projection=options.projection)
-    return MoCoObjective(spec, base, options, HardPositives(geometry, options))
+        assert resources is not None  # it states `resources`
+        geometry = BatchedGeometry.of(resources, **options.of_source, projection=options.projection)
+        return MoCoObjective(spec, base, options, HardPositives(geometry, options))

@@ -10,26 +10,24 @@ No translation model knows the language of the embedded world. Its own paraphras
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
 from rbench.schema import EncoderSpec
 from rbench.schema.common import Positive
-from rbench.train.options import MOMENTUM_COUNTED, Momentum
+from rbench.train.objectives import TrainingObjective
+from rbench.train.options import MOMENTUM_SAMPLES, MomentumOptions
 
 if TYPE_CHECKING:
     from rbench.train.moco import MoCoObjective
+    from rbench.words.resources import Resources
 
 VERSION = 1
 
-COUNTED = MOMENTUM_COUNTED
 
-
-class Options(Momentum):
+class Options(MomentumOptions):
     """The paper says nothing about the translation, so the options below are ours."""
-
-    MODELS: ClassVar[tuple[str, ...]] = ("forward", "backward")
 
     paraphraser: Literal["marian", "mini"] = "marian"
     """`marian`: a pair of MarianMT models. `mini`: the paraphraser of the embedded world, for its texts only."""
@@ -52,18 +50,25 @@ class Options(Momentum):
     @model_validator(mode="after")
     def _both_or_none(self) -> Options:
         given = [self.forward, self.backward]
-        if self.paraphraser == "mini" and given != [None, None]:
-            raise ValueError("leave out `forward` and `backward`: with `paraphraser: mini` there are none")
         if self.paraphraser == "marian" and None in given:
             raise ValueError("back-translation needs two MarianMT models, `forward` and `backward`")
         return self
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> MoCoObjective:
-    """Build BTCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.translation import BackTranslation, MiniParaphraser, Paraphrased
+class BtclTraining(TrainingObjective[Options]):
+    model_options = ("forward", "backward")
+    full_batches = True
+    counted = MOMENTUM_SAMPLES
 
-    assert spec.train is not None
-    if options.forward is None or options.backward is None:
-        return Paraphrased(spec, base, options, MiniParaphraser(spec.name, spec.train.seed))
-    return Paraphrased(spec, base, options, BackTranslation(options.forward, options.backward, beams=options.beams))
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> MoCoObjective:
+        """Build BTCL on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        from rbench.train.translation import BackTranslation, MiniParaphraser, RewritingObjective
+
+        assert spec.train is not None
+        if options.forward is None or options.backward is None:
+            return RewritingObjective(spec, base, options, MiniParaphraser(spec.name, spec.train.seed))
+        return RewritingObjective(
+            spec, base, options, BackTranslation(options.forward, options.backward, beams=options.beams)
+        )

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, ResourceChoice, Variant, Variants
 from rbench.train import edits, models
-from rbench.train.edits import Edit, EditOptions, marks
+from rbench.train.edits import EditOptions, SentenceEdit, mark_replaced
 from rbench.train.masked import MaskedEncoding
-from rbench.train.options import Portion, Progress
+from rbench.train.objectives import TrainingObjective
+from rbench.train.options import OpenShare, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,13 +34,11 @@ if TYPE_CHECKING:
 VERSION = 1
 
 log = logging.getLogger("rbench")
-NEEDS = edits.NEEDS
-_OF_EDITS = {
+_SAMPLE_OF_EDITS = {
     **dict.fromkeys(("synonym_share", "antonym_share"), "edited_words"),
     **dict.fromkeys(("without_synonym", "without_antonym", "without_negative"), "edited_texts"),
 }
-COUNTED = {**_OF_EDITS, "hits": "held_out_edited"}
-_MISSED = 0.02
+_MAX_SHORTFALL = 0.02
 """A warning is logged if the share of replaced words is below the wanted share by more than this."""
 
 
@@ -65,7 +64,7 @@ class Options(Variants, EditOptions):
 
     resources: ResourceChoice = ResourceChoice(set="standard")
     """The resource set of the thesaurus and the tagger."""
-    mask: Portion = 0.15
+    mask: OpenShare = 0.15
     """Share of tokens that are masked, as in BERT."""
     detection: Literal["mean", "sum", "none"] = "mean"
     """Reduction of equation 4. The paper has the sum over tokens, which dominates the other losses while the learned
@@ -87,14 +86,14 @@ class Options(Variants, EditOptions):
     """`clamped`: the log variance that the loss adds for each weight is clamped at 0 from below."""
 
 
-class View(NamedTuple):
+class MarkedTokens(NamedTuple):
     """A tokenized sentence: ids, and a mark for each token: 0 (special), 1 (kept) or 2 (replaced)."""
 
     ids: array[int]
     marks: bytes
 
 
-class Cline(MaskedEncoding):
+class ClineObjective(MaskedEncoding):
     """Implement `Objective` and `PreparedObjective` on `base`, or on `spec.architecture` if `base` is None.
 
     A base without a masked-LM head gets a new one. A step costs one forward and one backward pass over four views of
@@ -107,31 +106,21 @@ class Cline(MaskedEncoding):
     """
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources) -> None:
-        from rbench.train.triples import Triples
+        from rbench.train.triples import TripleLosses
 
         assert spec.train is not None
-        models.check(spec.name, spec.pooling, ("cls", "mean"))
+        models.check_pooling(spec.name, spec.pooling, ("cls", "mean"))
         self._lexicon = edits.LexiconSource.of(resources)
         super().__init__(spec, base, options.mask)
         self._options, self._seed = options, spec.train.seed
         self._edit_options = EditOptions(**options.model_dump(include=set(EditOptions.model_fields)))
         pooling: Literal["cls", "mean"] = "cls" if spec.pooling == "cls" else "mean"
-        self.model = Triples(self.masked_lm, options, pooling=pooling, collator=self.collator)
-        if not self.tokenizer.is_fast:
-            raise JobError(
-                f"Encoder {spec.name}: CLINE needs the offsets of tokens in the text, which the slow tokenizer of its "
-                f"base ({type(self.tokenizer).__name__}) does not give; take a base with a fast tokenizer."
-            )
-        if self.model.vocabulary is None:
-            raise JobError(
-                f"Encoder {spec.name}: the masked-LM head of a {type(self.masked_lm).__name__} is not known; take a "
-                "BERT, a RoBERTa or an MPNet."
-            )
-        self._edits: edits.Edits | None = None
+        self.model = TripleLosses(self.masked_lm, options, pooling=pooling, collator=self.collator)
+        self._edits: edits.CorpusEdits | None = None
 
     def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:
         """Make the edits of all texts, or read them from `folder`. JobError if no text has a replaceable word."""
-        self._edits = edits.of_corpus(texts, folder, self._lexicon, self._edit_options, self._seed, progress)
+        self._edits = edits.edit_corpus(texts, folder, self._lexicon, self._edit_options, self._seed, progress)
         counts = self._edits.counts
         log.info("%s: %s", self._spec.name, counts)
         if counts.without_negative == counts.texts or counts.without_synonym == counts.texts:
@@ -144,7 +133,7 @@ class Cline(MaskedEncoding):
         # then to detect replaced tokens in x_syn it suffices to tell which words are replaceable.
         for name in ("synonym_share", "antonym_share"):
             share, wanted = getattr(counts, name), getattr(self._options, name)
-            if share < wanted - _MISSED:
+            if share < wanted - _MAX_SHORTFALL:
                 log.warning(
                     "%s: %s is %.1f%%, but %.1f%% is asked for: the corpus has too few words that can be replaced, so "
                     "all of them are. A smaller %s leaves some unchanged.",
@@ -154,10 +143,10 @@ class Cline(MaskedEncoding):
     def features(self, text: str) -> dict[str, Any]:
         """Return `input_ids` of x_ori, and the `views` x_ori, x_syn and, with hard negatives, x_ant."""
         assert self._edits is not None, "prepare() comes first"
-        views = [self._view(edit) for edit in (Edit(text, ()), *self._edits[text])]
+        views = [self._encode_view(edit) for edit in (SentenceEdit(text, ()), *self._edits[text])]
         return {"input_ids": views[0].ids, "views": views if self._options.hard_negative else views[:2]}
 
-    def _view(self, edit: Edit) -> View:
+    def _encode_view(self, edit: SentenceEdit) -> MarkedTokens:
         encoded = self.tokenizer(
             edit.text,
             truncation=True,
@@ -165,10 +154,11 @@ class Cline(MaskedEncoding):
             return_special_tokens_mask=True,
             return_offsets_mapping=True,
         )
+        # Offsets count letters of the edited text, and so do the spans of an edit: both need the same text.
         special = encoded["special_tokens_mask"]
-        replaced = marks(encoded["offset_mapping"], special, edit.spans)
-        codes = (0 if nowhere else 1 + mark for nowhere, mark in zip(special, replaced, strict=True))
-        return View(array("i", encoded["input_ids"]), bytes(codes))
+        replaced = mark_replaced(encoded["offset_mapping"], special, edit.spans)
+        codes = (0 if is_special else 1 + mark for is_special, mark in zip(special, replaced, strict=True))
+        return MarkedTokens(array("i", encoded["input_ids"]), bytes(codes))
 
     def collate(self, batch: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Return input_ids, attention_mask, special_tokens_mask and `replaced`, each (batch, views, longest)."""
@@ -180,7 +170,7 @@ class Cline(MaskedEncoding):
             flat = pad_sequence(tensors, batch_first=True, padding_value=value)
             return flat.view(len(batch), -1, flat.shape[1])
 
-        views: list[View] = [view for row in batch for view in row["views"]]
+        views: list[MarkedTokens] = [view for row in batch for view in row["views"]]
         ids = padded((view.ids for view in views), self.tokenizer.pad_token_id)
         codes = padded((view.marks for view in views), 0)
         return {
@@ -191,7 +181,7 @@ class Cline(MaskedEncoding):
         }
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
-        """Return scores of held-out texts, counts of the training edits (`Edits.counts`), and the loss weights.
+        """Return scores of held-out texts, counts of the training edits (`CorpusEdits.counts`), and the loss weights.
 
         Scores of held-out texts are `masked_accuracy` and `hits`: the share of texts that are nearer to x_syn than to
         x_ant by the dot product. `held_out_edited` is the number of texts behind `hits`, those whose x_syn and x_ant
@@ -202,17 +192,19 @@ class Cline(MaskedEncoding):
         of_training = {
             "edited_texts": float(counts.texts),
             "edited_words": float(counts.words),
-            **{name: float(getattr(counts, name)) for name in _OF_EDITS},
+            **{name: float(getattr(counts, name)) for name in _SAMPLE_OF_EDITS},
         }
         weights = {f"lambda_{name}": value for name, value in self.model.weights.lambdas.items()}
         return {**super().scores(texts), **self._hits(texts), **of_training, **weights}
 
     def _hits(self, texts: Sequence[str]) -> dict[str, float]:
-        made = edits.generate(texts, self._lexicon, self._edit_options, self._seed, edits.Counts()) if texts else []
+        edit_pairs = (
+            edits.generate(texts, self._lexicon, self._edit_options, self._seed, edits.EditCounts()) if texts else []
+        )
         triples = [
-            (text, same.text, other.text)
-            for text, (same, other) in zip(texts, made, strict=True)
-            if same.text != other.text
+            (text, synonymous.text, contrary.text)
+            for text, (synonymous, contrary) in zip(texts, edit_pairs, strict=True)
+            if synonymous.text != contrary.text
         ]
         if not triples:
             return {}
@@ -221,4 +213,13 @@ class Cline(MaskedEncoding):
         return {"hits": float(nearer), "held_out_edited": float(len(triples))}
 
 
-build = Cline
+class ClineTraining(TrainingObjective[Options]):
+    resources = edits.NEEDS
+    counted: Mapping[str, str] = {**_SAMPLE_OF_EDITS, "hits": "held_out_edited"}
+
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> ClineObjective:
+        """Build it on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        assert resources is not None  # it states `resources`
+        return ClineObjective(options, spec, base, resources=resources)

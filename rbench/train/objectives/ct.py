@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rbench.schema import EncoderSpec, TrainSpec
 from rbench.schema.common import Positive
+from rbench.train.objectives import ContrastiveTraining
 from rbench.train.options import Contrastive
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
+    from rbench.words.resources import Resources
 
 VERSION = 1
 
@@ -51,34 +53,40 @@ class Options(Contrastive):
         )
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """Build CT on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.contrastive import ContrastiveObjective
+class CtTraining(ContrastiveTraining[Options]):
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> ContrastiveObjective:
+        """Build CT on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        from rbench.train.contrastive import ContrastiveObjective
 
-    bound = partial(losses, options)
-    return ContrastiveObjective(spec, base, options, bound, head="none", parts=_parts, needs_dropout=False)
+        bound = partial(self.losses, options)
+        return ContrastiveObjective(spec, base, options, bound, head="none", parts=_build_parts, needs_dropout=False)
+
+    def losses(self, options: Options, model: SentenceModel, batch: Batch) -> Losses:
+        """Return the sum over the 1 + K pairs of a sentence, in the mean over the sentences of the batch.
+
+        Cost: one forward and one backward pass of each of the two encoders.
+        """
+        import torch
+        from torch.nn.functional import softplus
+
+        first = cast("SentenceEncoder", model.parts["first"])
+        words: Any = first.model.get_input_embeddings()
+        first_vectors = first(inputs_embeds=words(batch.ids), attention_mask=batch.mask)
+        kept_vectors = model.f(model.embed(batch), batch.mask)
+        model.show_views(first_vectors, kept_vectors)
+        positive_loss = softplus(
+            -(first_vectors * kept_vectors).sum(-1)
+        ).mean()  # -log sigma(z) = softplus(-z), and -log(1 - sigma(z)) = softplus(z)
+        shifts = range(1, min(options.negatives, len(kept_vectors) - 1) + 1)
+        negative_losses = [
+            softplus((first_vectors * torch.roll(kept_vectors, -k, dims=0)).sum(-1)).mean() for k in shifts
+        ]
+        negative_loss = torch.stack(negative_losses).sum() if negative_losses else positive_loss.new_zeros(())
+        return {"loss": positive_loss + negative_loss, "same": positive_loss, "different": negative_loss}
 
 
-def _parts(encoder: SentenceEncoder) -> dict[str, nn.Module]:
+def _build_parts(encoder: SentenceEncoder) -> dict[str, nn.Module]:
     """Return f1, which begins as f2 does."""
     return {"first": copy.deepcopy(encoder)}
-
-
-def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Return the sum over the 1 + K pairs of a sentence, in the mean over the sentences of the batch.
-
-    Cost: one forward and one backward pass of each of the two encoders.
-    """
-    import torch
-    from torch.nn.functional import softplus
-
-    first = cast("SentenceEncoder", model.parts["first"])
-    words: Any = first.model.get_input_embeddings()
-    one = first(inputs_embeds=words(batch.ids), attention_mask=batch.mask)
-    two = model.f(model.embed(batch), batch.mask)
-    model.show_views(one, two)
-    same = softplus(-(one * two).sum(-1)).mean()  # -log sigma(z) = softplus(-z), and -log(1 - sigma(z)) = softplus(z)
-    others = range(1, min(options.negatives, len(two) - 1) + 1)
-    apart = [softplus((one * torch.roll(two, -k, dims=0)).sum(-1)).mean() for k in others]
-    different = torch.stack(apart).sum() if apart else same.new_zeros(())
-    return {"loss": same + different, "same": same, "different": different}

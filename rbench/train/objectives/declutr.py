@@ -21,17 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, Strict, TrainSpec
 from rbench.schema.common import Positive, Rate
 from rbench.train import models
 from rbench.train.masked import MaskedEncoding
-from rbench.train.options import Portion, Progress
+from rbench.train.objectives import TrainingObjective
+from rbench.train.options import OpenShare, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from rbench.words.resources import Resources
 
 VERSION = 1
 
@@ -40,9 +43,6 @@ Sampling = Literal["any", "adjacent", "subsumed"]
 
 class Options(Strict):
     """The defaults are those of the authors' public code. l_max is `train.max_length`, special tokens included."""
-
-    WHOLE_BATCHES: ClassVar[bool] = True
-    """Every batch is full: negatives are in-batch."""
 
     anchors: Positive = 2
     """A: anchors of each document."""
@@ -55,7 +55,7 @@ class Options(Strict):
     code). Where a document has no room on either side of the anchor, an adjacent positive lies anywhere."""
     temperature: Rate = 0.05
     """tau of the contrastive term."""
-    mask: Portion = 0.15
+    mask: OpenShare = 0.15
     """Share of an anchor's tokens that are masked, as in BERT."""
     mlm: bool = True
     """False: the contrastive term alone, on anchors that are not masked (an option of that code)."""
@@ -70,7 +70,7 @@ class Options(Strict):
         )
 
 
-class Declutr(MaskedEncoding):
+class DeclutrObjective(MaskedEncoding):
     """Implement `PreparedObjective` and `ProbedObjective` on `base`, or on `spec.architecture` if `base` is None.
 
     A base without a masked-LM head gets a new one. A step costs one forward and one backward pass over A (1 + P) spans
@@ -86,16 +86,11 @@ class Declutr(MaskedEncoding):
         from rbench.train.spans import SpanContrast
 
         assert spec.train is not None
-        models.check(spec.name, spec.pooling, ("cls", "mean"))
+        models.check_pooling(spec.name, spec.pooling, ("cls", "mean"))
         super().__init__(spec, base, options.mask)
         self._options = options
         pooling: Literal["cls", "mean"] = "cls" if spec.pooling == "cls" else "mean"
         self.model = SpanContrast(self.masked_lm, self.tokenizer, options, self._max_length, pooling, self.collator)
-        if self.model.vocabulary is None and options.mlm:
-            raise JobError(
-                f"Encoder {spec.name}: the masked-LM head of a {type(self.masked_lm).__name__} is not known; take a "
-                "BERT, a RoBERTa or an MPNet, or set train.options.mlm to false."
-            )
 
     def prepare(self, texts: Sequence[str], folder: Path, progress: Progress | None) -> None:
         """Look for documents. JobError if no text has room for the shortest spans."""
@@ -131,7 +126,7 @@ class Declutr(MaskedEncoding):
         with torch.no_grad():
             z, z_plus, _ = self.model.views(**batch)
             losses = info_nce_each(z, [z_plus], z_plus, self._options.temperature)
-            return health.of_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
+            return health.measure_views(losses, z, z_plus, torch.arange(len(z), device=z.device))
 
     def scores(self, texts: Sequence[str]) -> dict[str, float]:
         """Return `masked_accuracy`, and `top_1`, 0..1: the share of held-out documents whose first anchor is nearer to
@@ -139,7 +134,7 @@ class Declutr(MaskedEncoding):
         """
         import torch
 
-        from rbench.train.contrastive_losses import top_1
+        from rbench.train.contrastive_losses import find_top_1
 
         if len(texts) < 2:
             return super().scores(texts)
@@ -148,9 +143,18 @@ class Declutr(MaskedEncoding):
             torch.manual_seed(0)  # the same spans whatever the training drew
             batch = self.collate([self.features(text) for text in texts[:64]])
             z, z_plus, _ = self.model.views(batch["input_ids"].to(self.masked_lm.device), batch["lengths"])
-        one, two = z[:: self._options.anchors], z_plus[:: self._options.anchors]
-        found = top_1(one, two, torch.arange(len(one), device=one.device))
-        return {"top_1": float(found.double().mean()), **super().scores(texts)}
+        # One anchor of each document: the others of the same document would be negatives that are nearly positives.
+        anchors, positives = z[:: self._options.anchors], z_plus[:: self._options.anchors]
+        hits = find_top_1(anchors, positives, torch.arange(len(anchors), device=anchors.device))
+        return {"top_1": float(hits.double().mean()), **super().scores(texts)}
 
 
-build = Declutr
+class DeclutrTraining(TrainingObjective[Options]):
+    full_batches = True
+    """Every batch is full: negatives are in-batch."""
+
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> DeclutrObjective:
+        """Build it on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        return DeclutrObjective(options, spec, base)

@@ -7,12 +7,14 @@ student keeps the teacher's vector of what is written, and gives it to the edite
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rbench.schema import EncoderSpec, Positive, ResourceChoice, ResourceKind
 from rbench.schema.common import Share
-from rbench.train.options import BelowOne, Size
+from rbench.train.objectives import TrainingObjective
+from rbench.train.options import BelowOne, NotNegative
 from rbench.words.substitution.options import CANDIDATE_NEEDS, CandidateOptions
 
 if TYPE_CHECKING:
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
     from rbench.words.resources import Resources
 
 VERSION = 1
-NEEDS: tuple[ResourceKind, ...] = CANDIDATE_NEEDS
-COUNTED = dict.fromkeys(("edited", "edited_unchanged", "words_replaced"), "edited")
-"""For each score that is not of held-out texts, the score that gives its sample size."""
 
 
 class Options(CandidateOptions):
@@ -36,25 +35,29 @@ class Options(CandidateOptions):
     max_words: Positive = 10
     share: Share = 0.4
     """At most min(max_words, share * L) words are replaced in a sentence of L words."""
-    weight: Size = 1.0
+    weight: NotNegative = 1.0
     """The weight of the edited sentence, where the sentence as it is has 1."""
     dropout: BelowOne | None = None
     """Dropout of the student in training. None keeps the base's own, and so does the saved encoder in any case."""
 
 
-def needs(options: Options) -> tuple[ResourceKind, ...]:
-    """Return the kinds of resources that the source of words opens with these options."""
-    return options.needed
+class DistillationTraining(TrainingObjective[Options]):
+    resources = CANDIDATE_NEEDS
+    counted: Mapping[str, str] = dict.fromkeys(("edited", "edited_unchanged", "words_replaced"), "edited")
 
+    def needs(self, options: Options) -> tuple[ResourceKind, ...]:
+        """Return the kinds of resources that the source of words opens with these options."""
+        return options.needed
 
-def build(
-    options: Options, spec: EncoderSpec, base: str | Path | None, *, resources: Resources
-) -> DistillationObjective:
-    """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> DistillationObjective:
+        """Build the objective on `base` (a folder or hub id), or on `spec.architecture` if `base` is None.
 
-    ResourceError if a resource that its options need is missing or damaged.
-    """
-    from rbench.train.substituted import DistillationObjective
-    from rbench.words.substitution.batched import Geometry
+        ResourceError if a resource that its options need is missing or damaged.
+        """
+        from rbench.train.substituted import DistillationObjective
+        from rbench.words.substitution.batched import BatchedGeometry
 
-    return DistillationObjective(spec, base, Geometry.of(resources, **options.of_source), options)
+        assert resources is not None  # it states `resources`
+        return DistillationObjective(spec, base, BatchedGeometry.of(resources, **options.of_source), options)

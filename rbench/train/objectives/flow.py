@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from rbench.encoders.locate import flow_missing
+from rbench.encoders.locate import why_no_flow
 from rbench.schema import EncoderSpec, Strict
 from rbench.schema.common import Positive
+from rbench.train.objectives import TrainingObjective
 
 if TYPE_CHECKING:
     from rbench.train.likelihood import LikelihoodObjective
+    from rbench.words.resources import Resources
 
 VERSION = 1
-missing = flow_missing
 
 
 class Options(Strict):
     """The sizes are not printed in the paper. The defaults are those of the authors' released code."""
-
-    WHOLE_BATCHES: ClassVar[bool] = True
-    """Every batch is full: the first one initialises activation normalisation."""
 
     levels: Positive = 3
     """Number of levels. Between levels, half of the dimensions are split off."""
@@ -30,8 +28,18 @@ class Options(Strict):
     """Width of the hidden layers in a coupling."""
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> LikelihoodObjective:
-    """Build a flow on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.likelihood import LikelihoodObjective
+class FlowTraining(TrainingObjective[Options]):
+    full_batches = True
+    """Every batch is full: the first one initialises activation normalisation."""
 
-    return LikelihoodObjective(spec, base, options)
+    def missing(self) -> str:
+        """Return what is not installed of what a flow needs."""
+        return why_no_flow()
+
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> LikelihoodObjective:
+        """Build a flow on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        from rbench.train.likelihood import LikelihoodObjective
+
+        return LikelihoodObjective(spec, base, options)

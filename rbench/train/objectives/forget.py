@@ -6,34 +6,33 @@ encoder of a given accuracy is if it has only forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import model_validator
 
 from rbench.schema import EncoderSpec, Strict
+from rbench.train.objectives import TrainingObjective
 from rbench.train.objectives._shared import FittedEncoder
-from rbench.train.options import Progress, Size
+from rbench.train.options import NotNegative, Progress
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from rbench.words.resources import Resources
+
 VERSION = 1
-COUNTED = {"cosine": "texts", "texts": "texts", "weights_moved": "weights", "weights": "weights"}
-"""For each score, the score that gives its sample size."""
 
 
 class Options(Strict):
     """Options of the objective. What is random is drawn with the seed of the training."""
 
-    STEPS: ClassVar[bool] = False
-
     by: Literal["mixing", "noise"] = "mixing"
     """`mixing`: each weight w becomes (1 - amount) w + amount r, where r is the weight of a network of the same
     architecture as transformers initialises it. `noise`: w + amount s e, where s is the root mean square of the weights
     of its matrix or vector, and e is from N(0, 1)."""
-    amount: Size = 0.5
+    amount: NotNegative = 0.5
     """How much is forgotten. 0: nothing. 1: everything (`mixing`), or noise as large as the weights."""
 
     @model_validator(mode="after")
@@ -43,7 +42,7 @@ class Options(Strict):
         return self
 
 
-class Forget(FittedEncoder):
+class ForgettingObjective(FittedEncoder):
     """Implement `Fitted`."""
 
     TITLE = "forgetting"
@@ -61,13 +60,13 @@ class Forget(FittedEncoder):
         import torch
         from torch.nn.utils import parameters_to_vector
 
-        network, drift = self.encoder.model, self.drift(texts)
+        network, drift = self.encoder.model, self.start_drift(texts)
         weights = parameters_to_vector(network.parameters()).detach().double()
         # A network of the same architecture, with weights as transformers initialises them.
         random = dict(type(network)(network.config).named_parameters()) if self._options.by == "mixing" else {}
         with torch.no_grad():
             for name, weight in network.named_parameters():
-                weight.copy_(forgotten(self._options, weight, random.get(name)))
+                weight.copy_(forget_weight(self._options, weight, random.get(name)))
         change = parameters_to_vector(network.parameters()).detach().double() - weights
         return {
             **drift(),
@@ -76,10 +75,18 @@ class Forget(FittedEncoder):
         }
 
 
-build = Forget
+class ForgetTraining(TrainingObjective[Options]):
+    takes_steps = False
+    counted: Mapping[str, str] = {"cosine": "texts", "texts": "texts", "weights_moved": "weights", "weights": "weights"}
+
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> ForgettingObjective:
+        """Build it on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        return ForgettingObjective(options, spec, base)
 
 
-def forgotten(options: Options, weight: Tensor, random: Tensor | None) -> Tensor:
+def forget_weight(options: Options, weight: Tensor, random: Tensor | None) -> Tensor:
     """Return what a weight becomes. `random` is that of a fresh network, which mixing needs."""
     import torch
 

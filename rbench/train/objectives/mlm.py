@@ -6,10 +6,15 @@ Of the tokens to predict, 80% become [MASK], 10% become a random token, and 10% 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rbench.schema import EncoderSpec, Strict
 from rbench.train.masked import MaskedEncoding
-from rbench.train.options import Portion
+from rbench.train.objectives import TrainingObjective
+from rbench.train.options import OpenShare
+
+if TYPE_CHECKING:
+    from rbench.words.resources import Resources
 
 VERSION = 1
 
@@ -17,7 +22,7 @@ VERSION = 1
 class Options(Strict):
     """Options of the objective."""
 
-    mask: Portion = 0.15
+    mask: OpenShare = 0.15
     """Share of tokens to predict."""
 
 
@@ -31,4 +36,9 @@ class MaskedLanguageModelling(MaskedEncoding):
         self.model = MaskedBatches(MaskedLoss(self.masked_lm), self.collator)
 
 
-build = MaskedLanguageModelling
+class MlmTraining(TrainingObjective[Options]):
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> MaskedLanguageModelling:
+        """Build it on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        return MaskedLanguageModelling(options, spec, base)

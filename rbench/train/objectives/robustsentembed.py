@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, Variant, Variants
-from rbench.train.options import Norm, Portion, Scaling, SentenceLevel, Size
+from rbench.train.objectives import ContrastiveTraining
+from rbench.train.options import Norm, NotNegative, OpenShare, Scaling, SentenceLevelOptions
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
     from rbench.train.perturb import TokenTable
+    from rbench.words.resources import Resources
 
 VERSION = 2
 
@@ -86,19 +88,18 @@ RELEASED = Variant(
 PRINTED = Variant(source="Asl et al. 2024, sections 3.1 and 3.2, Algorithm 1, appendix B")
 
 
-class Options(Variants, SentenceLevel):
-    """The paper prints lambda2, and the values that `SentenceLevel` says.
+class Options(Variants, SentenceLevelOptions):
+    """The paper prints lambda2, and the values that `SentenceLevelOptions` says.
 
     It does not print gamma, masking, the generator and the discriminator. Here the discriminator starts as a copy of
     the base (ours).
     """
 
-    MODELS: ClassVar[tuple[str, ...]] = ("generator",)
     VARIANTS: ClassVar[Mapping[str, Variant]] = MappingProxyType({"printed": PRINTED, "released": RELEASED})
 
     head: Literal["mlp", "batchnorm", "wide-batchnorm"] = "mlp"
     """The head in training: `MLPHead`, or `BatchNormHead` with a hidden layer as wide as f or twice as wide."""
-    gamma: Size = 1e-3
+    gamma: NotNegative = 1e-3
     """Step size of the token-level perturbation (ours)."""
     scaling: Scaling = "gradient"
     """The vector in equation 2 whose norm scales: the gradient with respect to eta, eta, or eta after the step."""
@@ -109,14 +110,14 @@ class Options(Variants, SentenceLevel):
     table: Literal["mean", "sum"] = "mean"
     """V[w] becomes the mean of eta over the places of w (ours), or their sum is added to it. With sums, what a batch
     looks up is divided by one norm of the whole batch."""
-    table_sigma: Size | None = None
+    table_sigma: NotNegative | None = None
     """V starts as U(-table_sigma, table_sigma) / sqrt(D). None: sigma."""
     positives: Literal["together", "apart", "clean"] = "together"
     """The first term of equation 10. `together`: z+ and z_adv within one logarithm, as printed. `apart`: the mean of
     two cross-entropies, one a positive, each with its own view's negatives. `clean`: the cross-entropy of z+ alone."""
     anchor: Literal["adversarial", "positive"] = "adversarial"
     """The second term: L_con(z_adv, z+), as printed, or L_con(z+, z_adv), whose negatives are the z_adv of others."""
-    lambda2: Size = 0.005
+    lambda2: NotNegative = 0.005
     """Weight of the third term of equation 10."""
     detection: Literal["sum", "mean"] = "sum"
     """Reduction of equation 8 over tokens and batch. The mean makes lambda2 weigh about (batch x length) times less."""
@@ -126,33 +127,72 @@ class Options(Variants, SentenceLevel):
     """What the generator puts in a masked word's place: a draw from its distribution, or its most likely word."""
     conditioned: Literal["vector", "head"] = "vector"
     """What the discriminator sees of the sentence: h = f(x), or the head's output z."""
-    masking: Portion = 0.15
+    masking: OpenShare = 0.15
     """Share of words masked for the generator, as in ELECTRA (Clark et al. 2020), which the paper builds on."""
     generator: str | None = None
     """The frozen masked LM: a folder, a hub id, or the name of an encoder. None takes the base, if it has a masked-LM
     head."""
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """Build RobustSentEmbed on `base` (a folder or hub id). JobError if there is no generator, or an unfit one."""
-    from rbench.train.contrastive import ContrastiveObjective
+class RobustSentEmbedTraining(ContrastiveTraining[Options]):
+    model_options = ("generator",)
 
-    where = options.generator if options.generator is not None else base
-    if where is None:
-        raise JobError(
-            f"Encoder {spec.name}: replaced-token detection needs a trained masked LM for its generator, and an "
-            "architecture has no trained weights; name a masked LM: train.options.generator."
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> ContrastiveObjective:
+        """Build RobustSentEmbed on `base` (a folder or hub id). JobError if there is no generator, or an unfit one."""
+        from rbench.train.contrastive import ContrastiveObjective
+
+        where = options.generator if options.generator is not None else base
+        if where is None:
+            raise JobError(
+                f"Encoder {spec.name}: replaced-token detection needs a trained masked LM for its generator, and an "
+                "architecture has no trained weights; name a masked LM: train.options.generator."
+            )
+        parts = partial(_build_parts, options, spec, where)
+        return ContrastiveObjective(spec, base, options, partial(self.losses, options), head=options.head, parts=parts)
+
+    def losses(self, options: Options, model: SentenceModel, batch: Batch) -> Losses:
+        """Return equation 10: the loss of one iteration of Algorithm 1.
+
+        Cost: 3 + max(K, T) forward and as many backward passes of the encoder, of which the max(K, T) of the ascent
+        compute no gradients of weights; one forward pass of the generator; one forward and one backward pass of the
+        discriminator.
+
+        z+ is encoded once and is the constant target of the ascent. The discriminator gets h or z of the clean view.
+        The gradients for delta and eta come from the same passes.
+        """
+        from rbench.train.perturb import TokenPerturbation
+
+        words = batch.words
+        table, detection = cast("TokenTable", model.parts["table"]), model.parts["detection"]
+        X = model.embed(batch)
+        h, z, z_plus = model.twice(X, batch.mask)
+        tokens = TokenPerturbation(
+            table.look_up(batch.ids, words),
+            words,
+            gamma=options.gamma,
+            epsilon=options.epsilon if options.token_ball else None,
+            norm=options.norm if options.token_norm is None else options.token_norm,
+            scaling=options.scaling,
         )
-    parts = partial(_parts, options, spec, where)
-    return ContrastiveObjective(spec, base, options, partial(losses, options), head=options.head, parts=parts)
+        X_adv = model.add_ascent(options, X, z_plus, batch, tokens)
+        if model.training:
+            table.store(batch.ids, words, tokens.eta)
+        robust, regular = _contrastive_terms(options, z, z_plus, model.z(X_adv, batch.mask))
+        sentence = h if options.conditioned == "vector" else z
+        detected = options.lambda2 * detection(batch.ids, batch.mask, words, sentence, tokens.eta)
+        return {"loss": robust + regular + detected, "robust": robust, "adversarial": regular, "detection": detected}
 
 
-def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: SentenceEncoder) -> dict[str, nn.Module]:
+def _build_parts(
+    options: Options, spec: EncoderSpec, where: str | Path, encoder: SentenceEncoder
+) -> dict[str, nn.Module]:
     from rbench.train.heads import ReplacedTokenDetection
-    from rbench.train.models import generator
+    from rbench.train.models import open_generator
     from rbench.train.perturb import TokenTable
 
-    masked_lm, tokenizer = generator(spec, where)
+    masked_lm, tokenizer = open_generator(spec, where)
     if tokenizer.get_vocab() != encoder.tokenizer.get_vocab():
         raise JobError(
             f"Encoder {spec.name}: the generator {where} has another vocabulary than the base; replaced-token "
@@ -160,11 +200,6 @@ def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: Sent
             "(null takes the base)."
         )
     words = encoder.model.get_input_embeddings().weight
-    if words.shape[1] != encoder.dim:
-        raise JobError(
-            f"Encoder {spec.name}: the discriminator reads h among word embeddings, and this base has vectors of "
-            f"{encoder.dim} numbers and word embeddings of {words.shape[1]}."
-        )
     sigma = options.sigma if options.table_sigma is None else options.table_sigma
     return {
         "table": TokenTable(words.shape[0], words.shape[1], sigma, options.table),
@@ -174,39 +209,7 @@ def _parts(options: Options, spec: EncoderSpec, where: str | Path, encoder: Sent
     }
 
 
-def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Return equation 10: the loss of one iteration of Algorithm 1.
-
-    Cost: 3 + max(K, T) forward and as many backward passes of the encoder, of which the max(K, T) of the ascent compute
-    no gradients of weights; one forward pass of the generator; one forward and one backward pass of the discriminator.
-
-    z+ is encoded once and is the constant target of the ascent. The discriminator gets h or z of the clean view. The
-    gradients for delta and eta come from the same passes.
-    """
-    from rbench.train.perturb import TokenLevel
-
-    words = batch.words
-    table, detection = cast("TokenTable", model.parts["table"]), model.parts["detection"]
-    X = model.embed(batch)
-    h, z, z_plus = model.twice(X, batch.mask)
-    tokens = TokenLevel(
-        table.look_up(batch.ids, words),
-        words,
-        gamma=options.gamma,
-        epsilon=options.epsilon if options.token_ball else None,
-        norm=options.norm if options.token_norm is None else options.token_norm,
-        scaling=options.scaling,
-    )
-    X_adv = model.ascended(options, X, z_plus, batch, tokens)
-    if model.training:
-        table.store(batch.ids, words, tokens.eta)
-    robust, regular = _contrastive(options, z, z_plus, model.z(X_adv, batch.mask))
-    sentence = h if options.conditioned == "vector" else z
-    detected = options.lambda2 * detection(batch.ids, batch.mask, words, sentence, tokens.eta)
-    return {"loss": robust + regular + detected, "robust": robust, "adversarial": regular, "detection": detected}
-
-
-def _contrastive(options: Options, z: Tensor, z_plus: Tensor, z_adv: Tensor) -> tuple[Tensor, Tensor]:
+def _contrastive_terms(options: Options, z: Tensor, z_plus: Tensor, z_adv: Tensor) -> tuple[Tensor, Tensor]:
     """Return the first and the second term of equation 10, for vectors (batch, dim)."""
     from rbench.train.contrastive_losses import info_nce
 

@@ -23,13 +23,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rbench.schema import EncoderSpec
 from rbench.schema.common import Positive, Rate
-from rbench.train.options import Contrastive, Size
+from rbench.train.objectives import ContrastiveTraining
+from rbench.train.options import Contrastive, NotNegative
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from rbench.encoders.sentence import SentenceEncoder
     from rbench.train.contrastive import Batch, ContrastiveObjective, Losses, SentenceModel
+    from rbench.words.resources import Resources
 
 VERSION = 1
 
@@ -38,23 +40,48 @@ class Options(Contrastive):
     """Temperature, lambda and the width of the head are those of the authors' public code."""
 
     temperature: Rate = 0.01
-    lam: Size = 0.1
+    lam: NotNegative = 0.1
     """lambda: weight of the squared distance between the weights of the two copies."""
     width: Positive = 4096
     """Width of both layers of the projection head, which is not saved."""
 
 
-def build(options: Options, spec: EncoderSpec, base: str | Path | None) -> ContrastiveObjective:
-    """Build SG-OPT on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
-    from rbench.train.contrastive import ContrastiveObjective
+class SgoptTraining(ContrastiveTraining[Options]):
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> ContrastiveObjective:
+        """Build SG-OPT on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        from rbench.train.contrastive import ContrastiveObjective
 
-    made = partial(_parts, options)
-    return ContrastiveObjective(
-        spec, base, options, partial(losses, options), head="none", parts=made, needs_dropout=False
-    )
+        build_parts = partial(_build_parts, options)
+        return ContrastiveObjective(
+            spec, base, options, partial(self.losses, options), head="none", parts=build_parts, needs_dropout=False
+        )
+
+    def losses(self, options: Options, model: SentenceModel, batch: Batch) -> Losses:
+        """Return the contrastive term and the distance of the weights, with its weight applied.
+
+        Cost: one forward and one backward pass, and one forward pass of the copy that stays.
+        """
+        import torch
+
+        original = cast("SentenceEncoder", model.parts["original"]).eval()  # the loop puts all parts into training mode
+        project = model.parts["projection"]
+        with torch.no_grad():
+            layers = _mean_layers(original, batch)
+        c = project(model.f(model.embed(batch), batch.mask))
+        h = project(layers)
+        model.show_views(c, h[:, -1])
+        contrastive = self_guided(c, h, options.temperature)
+        pairs = zip(model.encoder.model.parameters(), original.model.parameters(), strict=True)
+        squared_change = torch.stack(
+            [(weight - original_weight).square().sum() for weight, original_weight in pairs if weight.requires_grad]
+        ).sum()
+        distance = options.lam * squared_change
+        return {"loss": contrastive + distance, "contrastive": contrastive, "distance": distance}
 
 
-def _parts(options: Options, encoder: SentenceEncoder) -> dict[str, nn.Module]:
+def _build_parts(options: Options, encoder: SentenceEncoder) -> dict[str, nn.Module]:
     """Return the copy that stays and the projection head. The embeddings of `encoder` are frozen."""
     from torch import nn
 
@@ -68,28 +95,7 @@ def _parts(options: Options, encoder: SentenceEncoder) -> dict[str, nn.Module]:
     return {"original": copy.deepcopy(encoder).requires_grad_(False), "projection": head}
 
 
-def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Return the contrastive term and the distance of the weights, with its weight applied.
-
-    Cost: one forward and one backward pass, and one forward pass of the copy that stays.
-    """
-    import torch
-
-    original = cast("SentenceEncoder", model.parts["original"]).eval()  # the loop puts all parts into training mode
-    project = model.parts["projection"]
-    with torch.no_grad():
-        layers = _layers(original, batch)
-    c = project(model.f(model.embed(batch), batch.mask))
-    h = project(layers)
-    model.show_views(c, h[:, -1])
-    contrastive = self_guided(c, h, options.temperature)
-    pairs = zip(model.encoder.model.parameters(), original.model.parameters(), strict=True)
-    moved = torch.stack([(own - was).square().sum() for own, was in pairs if own.requires_grad]).sum()
-    distance = options.lam * moved
-    return {"loss": contrastive + distance, "contrastive": contrastive, "distance": distance}
-
-
-def _layers(original: SentenceEncoder, batch: Batch) -> Tensor:
+def _mean_layers(original: SentenceEncoder, batch: Batch) -> Tensor:
     """Return the means over the tokens of every layer, (batch, layers + 1, dim)."""
     import torch
 
@@ -114,8 +120,8 @@ def self_guided(c: Tensor, h: Tensor, temperature: float) -> Tensor:
 
     n, layers, dim = h.shape
     scores = cosines(c, h.reshape(n * layers, dim)).view(n, n, layers) / temperature
-    own = scores[torch.arange(n), torch.arange(n)]  # (n, layers)
+    own_scores = scores[torch.arange(n), torch.arange(n)]  # (n, layers)
     # None of a sentence's own layers may be its negative, so all of them are masked, not layer k alone.
-    apart = scores.masked_fill(torch.eye(n, dtype=torch.bool, device=c.device).unsqueeze(-1), -torch.inf)
-    others = apart.flatten(1).logsumexp(1, keepdim=True)
-    return (torch.logaddexp(own, others) - own).mean()
+    without_own = scores.masked_fill(torch.eye(n, dtype=torch.bool, device=c.device).unsqueeze(-1), -torch.inf)
+    others = without_own.flatten(1).logsumexp(1, keepdim=True)
+    return (torch.logaddexp(own_scores, others) - own_scores).mean()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rbench.train.objectives._shared import built_with
+from rbench.train.objectives import ContrastiveTraining
 from rbench.train.options import Contrastive
 
 if TYPE_CHECKING:
@@ -23,12 +23,10 @@ class Options(Contrastive):
     """
 
 
-def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Return equation 4. Cost: 2 forward and 2 backward passes."""
-    from rbench.train.contrastive_losses import info_nce
+class SimcseTraining(ContrastiveTraining[Options]):
+    def losses(self, options: Options, model: SentenceModel, batch: Batch) -> Losses:
+        """Return equation 4. Cost: 2 forward and 2 backward passes."""
+        from rbench.train.contrastive_losses import info_nce
 
-    _, z, z_plus = model.twice(model.embed(batch), batch.mask)
-    return {"loss": info_nce(z, [z_plus], z_plus, options.temperature)}
-
-
-build = built_with(losses)
+        _, z, z_plus = model.twice(model.embed(batch), batch.mask)
+        return {"loss": info_nce(z, [z_plus], z_plus, options.temperature)}

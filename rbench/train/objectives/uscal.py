@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rbench.train.objectives._shared import built_with
-from rbench.train.options import AdversarialTerm
+from rbench.train.objectives import ContrastiveTraining
+from rbench.train.options import AdversarialTermOptions
 
 if TYPE_CHECKING:
     from rbench.train.contrastive import Batch, Losses, SentenceModel
@@ -18,18 +18,16 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-class Options(AdversarialTerm):
+class Options(AdversarialTermOptions):
     """tau is SimCSE's. All other values are ours."""
 
 
-def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Return L_con(z, z+) + weight * L_con(z_adv, z+). The cost is that of `with_adversarial_term`."""
-    from rbench.train.contrastive import with_adversarial_term
-    from rbench.train.contrastive_losses import info_nce
+class UscalTraining(ContrastiveTraining[Options]):
+    def losses(self, options: Options, model: SentenceModel, batch: Batch) -> Losses:
+        """Return L_con(z, z+) + weight * L_con(z_adv, z+). The cost is that of `with_adversarial_term`."""
+        from rbench.train.contrastive import with_adversarial_term
+        from rbench.train.contrastive_losses import info_nce
 
-    return with_adversarial_term(
-        options, model, batch, lambda z, z_plus, z_adv: info_nce(z_adv, [z_plus], z_plus, options.temperature)
-    )
-
-
-build = built_with(losses)
+        return with_adversarial_term(
+            options, model, batch, lambda z, z_plus, z_adv: info_nce(z_adv, [z_plus], z_plus, options.temperature)
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from rbench.schema.common import Positive, Rate
-from rbench.train.objectives._shared import built_with
-from rbench.train.options import Contrastive, Norm, Size
+from rbench.train.objectives import ContrastiveTraining
+from rbench.train.options import Contrastive, Norm, NotNegative
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +32,7 @@ class Options(Contrastive):
     """The head in training: `BatchNormHead` or `MLPHead`."""
     distribution: Literal["similarities", "dimensions"] = "similarities"
     """Softmax over a sentence's in-batch cosines to the positives h+, divided by tau, or over the vector's numbers."""
-    lam: Size = 1e-6
+    lam: NotNegative = 1e-6
     """lambda, the weight of the virtual adversarial loss."""
     K: Positive = 1
     """Number of steps of the ascent."""
@@ -41,50 +41,50 @@ class Options(Contrastive):
     says that both were tried; it prints neither results nor the choice, so the default is ours."""
     epsilon: Rate = 1.0
     """Radius of the ball (ours)."""
-    eta: Size = 1.0
+    eta: NotNegative = 1.0
     """Step size of the ascent (ours)."""
-    sigma: Size = 0.01
+    sigma: NotNegative = 0.01
     """r starts as N(0, sigma^2) (ours)."""
     direction: Literal["gradient", "unit"] = "unit"
     """A step is eta times the gradient, as in Algorithm 1, or eta times the gradient over its norm, as in the text. The
     default is the latter, because eta is not printed and is easier to choose for it."""
 
 
-def losses(options: Options, model: SentenceModel, batch: Batch) -> Losses:
-    """Return equation 10.
+class VadvcseTraining(ContrastiveTraining[Options]):
+    def losses(self, options: Options, model: SentenceModel, batch: Batch) -> Losses:
+        """Return equation 10.
 
-    Cost: 3 + K forward and 3 + K backward passes; the K of the ascent compute no gradients of weights. The clean view
-    serves both terms. In the second it is the virtual label by theta-hat, a constant.
-    """
-    import torch
+        Cost: 3 + K forward and 3 + K backward passes; the K of the ascent compute no gradients of weights. The clean
+        view serves both terms. In the second it is the virtual label by theta-hat, a constant.
+        """
+        import torch
 
-    from rbench.train.contrastive_losses import DIVERGENCES, info_nce
-    from rbench.train.perturb import fgm, project_sentence
+        from rbench.train.contrastive_losses import DIVERGENCES, info_nce
+        from rbench.train.perturb import fgm, project_sentence
 
-    X, words = model.embed(batch), batch.words
-    _, z, z_plus = model.twice(X, batch.mask)
-    contrastive = info_nce(z, [z_plus], z_plus, options.temperature)
-    F = DIVERGENCES[options.divergence]
-    start, label = X.detach(), log_p(options, z, z_plus).detach()
+        X, words = model.embed(batch), batch.words
+        _, z, z_plus = model.twice(X, batch.mask)
+        contrastive = info_nce(z, [z_plus], z_plus, options.temperature)
+        F = DIVERGENCES[options.divergence]
+        start, label = X.detach(), log_probabilities(options, z, z_plus).detach()
 
-    # The ascent cannot start at 0: there the distributions agree but for dropout, and the gradient of F is nearly 0.
-    r = project_sentence(torch.randn_like(start) * options.sigma * words, options.epsilon, options.norm)
-    for _ in range(options.K):
-        r.requires_grad_()
-        # A mean instead of the sum would make a sentence's gradient depend on the size of the batch.
-        away = F(label, log_p(options, model.z(start + r * words, batch.mask), z_plus.detach())).sum()
-        g = torch.autograd.grad(away, r)[0]
-        step = options.eta * g if options.direction == "gradient" else fgm(g, options.eta, options.norm)
-        r = project_sentence(r.detach() + step, options.epsilon, options.norm)
-    X_adv = model.perturbed(X, r, lambda z: F(label, log_p(options, z, z_plus.detach())))
-    virtual = options.lam * F(label, log_p(options, model.z(X_adv, batch.mask), z_plus)).mean()
-    return {"loss": contrastive + virtual, "contrastive": contrastive, "virtual": virtual}
+        # The ascent cannot start at 0: there distributions agree but for dropout, and the gradient of F is nearly 0.
+        r = project_sentence(torch.randn_like(start) * options.sigma * words, options.epsilon, options.norm)
+        for _ in range(options.K):
+            r.requires_grad_()
+            # A mean instead of the sum would make a sentence's gradient depend on the size of the batch.
+            divergence = F(
+                label, log_probabilities(options, model.z(start + r * words, batch.mask), z_plus.detach())
+            ).sum()
+            g = torch.autograd.grad(divergence, r)[0]
+            step = options.eta * g if options.direction == "gradient" else fgm(g, options.eta, options.norm)
+            r = project_sentence(r.detach() + step, options.epsilon, options.norm)
+        X_adv = model.perturbed(X, r, lambda z: F(label, log_probabilities(options, z, z_plus.detach())))
+        virtual = options.lam * F(label, log_probabilities(options, model.z(X_adv, batch.mask), z_plus)).mean()
+        return {"loss": contrastive + virtual, "contrastive": contrastive, "virtual": virtual}
 
 
-build = built_with(losses)
-
-
-def log_p(options: Options, z: Tensor, keys: Tensor) -> Tensor:
+def log_probabilities(options: Options, z: Tensor, keys: Tensor) -> Tensor:
     """Return log p(y | x): (batch, batch) over in-batch sentences, or (batch, dim) over dimensions."""
     from rbench.train.contrastive_losses import cosines
 

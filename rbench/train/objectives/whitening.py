@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from rbench.errors import JobError
 from rbench.schema import EncoderSpec, Strict
 from rbench.schema.common import Positive
+from rbench.system.own_code import failing_in
+from rbench.train.objectives import TrainingObjective
 from rbench.train.objectives._shared import FittedEncoder
 from rbench.train.options import Progress
 
+if TYPE_CHECKING:
+    from rbench.words.resources import Resources
+
 VERSION = 1
 
-BLOCK = 10_000
+VECTORS_AT_ONCE = 10_000
 """Number of vectors that are converted to float64 at a time."""
 
 log = logging.getLogger("rbench")
@@ -31,16 +36,12 @@ Matrix = NDArray[np.float64]
 class Options(Strict):
     """Options of the objective."""
 
-    STEPS: ClassVar[bool] = False
-    DRAWS: ClassVar[bool] = False
-    """Nothing is drawn at random, so that a suite's `train_seeds` reach the base instead."""
-
     dim: Positive | None = None
     """k: keep the k directions of largest variance. None keeps every direction in which the corpus varies. The
     authors' results have k = 256 for base models and k = 384 for large ones."""
 
 
-class Whitening(FittedEncoder):
+class WhiteningObjective(FittedEncoder):
     """Implement `Fitted`."""
 
     TITLE = "whitening"
@@ -57,7 +58,7 @@ class Whitening(FittedEncoder):
         """
         import torch
 
-        from rbench.encoders.transform import Linear
+        from rbench.encoders.transform import LinearTransform
 
         done = 0
 
@@ -72,17 +73,26 @@ class Whitening(FittedEncoder):
         settings, self.encoder.settings = self.encoder.settings, self.encoder.settings.before_transform()
         vectors = self.encoder.encode(texts, progress=tell)
         self.encoder.max_length, self.encoder.settings = longest, settings
-        try:
+        with failing_in(f"encoder `{self._name}`", JobError):
             mean, W, share = whiten(vectors, self._options.dim)
-        except ValueError as error:
-            raise JobError(f"Encoder {self._name}: {error}") from error
         if W.shape[1] < W.shape[0]:
             log.info("%s: %d of %d dimensions are kept", self._name, W.shape[1], W.shape[0])
-        self.encoder.transform = Linear(torch.from_numpy(W.T), torch.from_numpy(-mean @ W)).to(self.encoder.device)
+        self.encoder.transform = LinearTransform(torch.from_numpy(W.T), torch.from_numpy(-mean @ W)).to(
+            self.encoder.device
+        )
         return {"dim": float(W.shape[1]), "kept_variance": share}
 
 
-build = Whitening
+class WhiteningTraining(TrainingObjective[Options]):
+    takes_steps = False
+    draws = False
+    """Nothing is drawn at random, so that a suite's `train_seeds` reach the base instead."""
+
+    def build(
+        self, options: Options, spec: EncoderSpec, base: str | Path | None, resources: Resources | None
+    ) -> WhiteningObjective:
+        """Build it on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
+        return WhiteningObjective(options, spec, base)
 
 
 def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]:
@@ -99,8 +109,6 @@ def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]
     """
     count, dim = vectors.shape
     needed = dim if k is None else k
-    if needed > dim:
-        raise ValueError(f"options.dim is {needed} and the vectors of its base have {dim} numbers")
     if count <= needed:
         raise ValueError(
             f"its corpus has {count} sentences, too few for whitening to {needed} dimensions; take a larger corpus, or "
@@ -108,9 +116,9 @@ def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]
         )
     mean = vectors.mean(axis=0, dtype=np.float64)
     covariance = np.zeros((dim, dim))
-    for start in range(0, count, BLOCK):  # a float64 copy of all vectors would take twice their memory
-        apart = vectors[start : start + BLOCK] - mean
-        covariance += apart.T @ apart / count
+    for start in range(0, count, VECTORS_AT_ONCE):  # a float64 copy of all vectors would take twice their memory
+        centred = vectors[start : start + VECTORS_AT_ONCE] - mean
+        covariance += centred.T @ centred / count
     variances, U = np.linalg.eigh(covariance)
     variances, U = variances[::-1], U[:, ::-1]
     # Directions below the rounding error of float32 are noise, which whitening would scale to unit variance.
@@ -118,7 +126,7 @@ def whiten(vectors: NDArray[Any], k: int | None) -> tuple[Matrix, Matrix, float]
     rank = int((variances > max(floor, 0.0)).sum())
     if rank < (k or 1):
         raise ValueError(f"its vectors vary in {rank} directions only, and train.options.dim asks for {k or 1}")
-    kept = min(rank, needed)
-    share = float(variances[:kept].sum() / variances[:rank].sum())
+    num_kept = min(rank, needed)
+    share = float(variances[:num_kept].sum() / variances[:rank].sum())
     # W = U diag(1 / sqrt(variances)), so that W' C W = I for the covariance C (Algorithm 1).
-    return mean, U[:, :kept] / np.sqrt(variances[:kept]), share
+    return mean, U[:, :num_kept] / np.sqrt(variances[:num_kept]), share

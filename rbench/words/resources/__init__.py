@@ -1,8 +1,9 @@
 """The resources of attacks: word vectors, synonyms, a masked LM, a sentence encoder, a POS tagger and stop words.
 
-A resource set (`standard.yaml`, `standard-use.yaml`, `local.yaml`, `mini.yaml` beside this file) gives a `Source` for
-each resource: a `kind`, which is a loader of the table, and a `name`, which says what to load. A folder is looked for
-by name on the model search path (--models, RBENCH_MODELS); a name with a separator may also be a path.
+A resource set (`standard.yaml`, `standard-use.yaml`, `local.yaml`, `independent.yaml`, `mini.yaml` beside this file)
+gives a `Source` for each resource: a `kind`, which is a loader of the table, and a `name`, which says what to load. A
+folder is looked for by name on the model search path (--models, RBENCH_MODELS); a name with a separator may also be a
+path.
 
 | resource         | kind                       | name |
 |------------------|----------------------------|------|
@@ -11,6 +12,7 @@ by name on the model search path (--models, RBENCH_MODELS); a name with a separa
 |                  | `mini`                     | none: the embedded world |
 | synonyms         | `wordnet`                  | none: one-word lemma names of all synsets of a word, as in PWWS |
 |                  | `folder`                   | folder with `synonyms.txt`: two words a line, synonyms of each other |
+|                  | `wordnet-and-folder`       | such a folder; the synonyms of a word in either |
 |                  | `mini`                     | none |
 | masked_lm        | `hub`                      | a hub id; a folder of that name on the search path is preferred |
 |                  | `folder`                   | a transformers folder with a masked-LM head |

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from rbench.errors import ResourceError
 from rbench.schema import ResourceKind, ResourceSet
+from rbench.system.own_code import failing_in
 from rbench.words.resources.lexical import nltk_package
-from rbench.words.resources.locate import checks, counterfitted_folder, fetchable, nltk_packages
+from rbench.words.resources.locate import checks, counterfitted_folder, is_fetchable, nltk_packages
 
 
 def fetch(
@@ -35,7 +36,7 @@ def fetch(
     for kind, _, ok, *_ in checks(resource_set, models_path):
         if ok or kind not in kinds:
             continue
-        if not fetchable(kind, resource_set):
+        if not is_fetchable(kind, resource_set):
             continue
         try:
             if packages := nltk_packages(kind, getattr(resource_set, kind)):
@@ -63,28 +64,24 @@ def _fetch_package(package: str, tell: Callable[[str], None]) -> None:
     from nltk import data
     from nltk.downloader import Downloader
 
-    first = next(filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep)), None)
+    configured = next(filter(None, os.environ.get("NLTK_DATA", "").split(os.pathsep)), None)
     downloader = Downloader()
-    folder = first or downloader.default_download_dir()
+    folder = configured or downloader.default_download_dir()
     tell(f"NLTK's {package} into {folder}")
-    said = io.StringIO()
-    try:
-        done = downloader.download(package, download_dir=folder, quiet=True, print_error_to=said)
-    except (ValueError, OSError) as error:
-        raise ResourceError(f"NLTK's {package} could not be fetched: {error}") from error
-    if not done:
-        why = " ".join(said.getvalue().replace("[nltk_data]", "").split())
-        raise ResourceError(f"NLTK's {package} could not be fetched: {why}")
+    downloader_output = io.StringIO()
+    with failing_in(f"NLTK's {package}"):
+        fetched = downloader.download(package, download_dir=folder, quiet=True, print_error_to=downloader_output)
+    if not fetched:
+        reason = " ".join(downloader_output.getvalue().replace("[nltk_data]", "").split())
+        raise ResourceError(f"NLTK's {package} could not be fetched: {reason}")
     if folder not in data.path:
         data.path.insert(0, folder)
 
 
 def _fetch_vectors(vectors: Callable[[], None]) -> None:
     place = counterfitted_folder()
-    try:
+    with failing_in("the word vectors could not be fetched"):
         vectors()
-    except Exception as error:  # whatever the library raises, down to a plain Exception for a wrong address
-        raise ResourceError(f"the word vectors could not be fetched: {error}") from error
     if place.is_file():  # an error page: the library takes whatever a server sends
         place.unlink()
         raise ResourceError("the word vectors could not be fetched: the server sent no zip file")

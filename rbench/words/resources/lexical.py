@@ -9,13 +9,18 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
 from rbench.system import digests, named
+from rbench.system.own_code import failing_in
 
+# Counts into the keys of attacks that need synonyms, tags or stop words (config/versions.py): raised when this file
+# reads the same data differently. Other data changes keys by its hash.
 VERSION = 1
 
-Tags = list[tuple[str, str]]
+TaggedWords = list[tuple[str, str]]
 NLTK_FILES = {
     "wordnet": tuple(
         f"corpora/wordnet/{stem}.{part}" for part in ("noun", "verb", "adj", "adv") for stem in ("index", "data")
@@ -39,26 +44,26 @@ def nltk_package(package: str) -> tuple[str, str]:
     """
     import nltk
 
-    whole, where = hashlib.sha256(), ""
+    digest, where = hashlib.sha256(), ""
     for name in NLTK_FILES[package]:
         try:
             pointer = nltk.data.find(name)
-            whole.update(name.encode() + b"\0" + bytes.fromhex(_content_of(pointer, name)))
+            digest.update(name.encode() + b"\0" + bytes.fromhex(_hash_content(pointer, name)))
         except (LookupError, OSError) as error:
-            if refused := tuple(getattr(error, "_nltk_refused_writable", ())):
+            if writable := tuple(getattr(error, "_nltk_refused_writable", ())):
                 raise ResourceError(
                     f"NLTK refuses its {package} data because other accounts may write to "
-                    f"{', '.join(map(str, refused))}; run `chmod go-w` on them"
+                    f"{', '.join(map(str, writable))}; run `chmod go-w` on them"
                 ) from error
             raise ResourceError(
                 f"NLTK's {package} data is missing; run `python -m nltk.downloader {package}`, "
                 "or set NLTK_DATA to a folder that has it"
             ) from error
         where = where or str(pointer).rsplit("/", 1)[0]
-    return where, whole.hexdigest()
+    return where, digest.hexdigest()
 
 
-def _content_of(pointer: Any, name: str) -> str:
+def _hash_content(pointer: Any, name: str) -> str:
     """Return the hash of the file, or entry of a zip file, of one of NLTK's pointers."""
 
     def read() -> str:
@@ -66,13 +71,13 @@ def _content_of(pointer: Any, name: str) -> str:
             return hashlib.sha256(file.read()).hexdigest()
 
     archive = getattr(pointer, "zipfile", None)
-    return digests.remembered([Path(archive.filename if archive is not None else pointer.path)], name, read)
+    return digests.remember_hash([Path(archive.filename if archive is not None else pointer.path)], name, read)
 
 
-_read: dict[str, tuple[str, str]] = {}
+_OPENED: dict[str, tuple[str, str]] = {}
 
 
-def corpus(package: str) -> Any:
+def open_corpus(package: str) -> Any:
     """Return NLTK's reader of one of its corpora.
 
     NLTK opens a corpus once in a process. Here it is opened again if its place or content changed since the last call.
@@ -82,10 +87,10 @@ def corpus(package: str) -> Any:
     """
     import nltk.corpus
 
-    reader, there = getattr(nltk.corpus, package), nltk_package(package)
-    if _read.get(package) != there:
+    reader, place_and_hash = getattr(nltk.corpus, package), nltk_package(package)
+    if _OPENED.get(package) != place_and_hash:
         reader._unload()
-        _read[package] = there
+        _OPENED[package] = place_and_hash
     reader.ensure_loaded()
     return reader
 
@@ -95,7 +100,7 @@ def wordnet_synonyms() -> Callable[[str], list[str]]:
 
     They are the one-word lemma names of all synsets of the word, without the word itself, sorted.
     """
-    wordnet = corpus("wordnet")
+    wordnet = open_corpus("wordnet")
 
     @cache
     def synonyms(word: str) -> tuple[str, ...]:
@@ -116,16 +121,20 @@ def listed_synonyms(path: Path) -> Callable[[str], list[str]]:
     """
     table: dict[str, set[str]] = defaultdict(set)
     for number, line in enumerate(named.read_text(path).splitlines(), 1):
-        words = line.split()
-        if len(words) != 2:
-            raise ResourceError(f"{path}:{number}: a line must have two words, not {len(words)}")
-        table[words[0]].add(words[1])
-        table[words[1]].add(words[0])
+        with failing_in(f"{path}:{number}", remedy="A line has two words"):
+            word, synonym = line.split()
+        table[word].add(synonym)
+        table[synonym].add(word)
     ordered = {word: sorted(others - {word}) for word, others in table.items()}
     return lambda word: list(ordered.get(word, ordered.get(word.lower(), [])))
 
 
-def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:
+def combined_synonyms(*sources: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
+    """Return a function that gives the synonyms of a word in any of several sources, each once, sorted."""
+    return lambda word: sorted({synonym for synonyms in sources for synonym in synonyms(word)})
+
+
+def open_tagger(kind: str) -> Callable[[Sequence[str]], TaggedWords]:
     """Return the tagger of a kind, `nltk` or `mini`. It takes words and returns (word, universal tag) for each."""
     return mini.pos_tags if kind == "mini" else NltkTagger()
 
@@ -133,7 +142,9 @@ def open_tagger(kind: str) -> Callable[[Sequence[str]], Tags]:
 class NltkTagger:
     """NLTK's averaged perceptron with the universal tag set, loaded once.
 
-    It gives the tags of `nltk.pos_tag(words, tagset="universal")`.
+    It gives the tags of `nltk.pos_tag(words, tagset="universal")`. NLTK adds the weights of a word's features in
+    dictionaries, one tag after the other. Here the weights of a feature are a row of a matrix, and the rows of many
+    words are added at once, feature after feature as NLTK does, so that the sums have the same bits.
     """
 
     REACH = 2
@@ -143,45 +154,100 @@ class NltkTagger:
         from nltk.tag import PerceptronTagger, map_tag
 
         self._tagger, self._map = PerceptronTagger() if tagger is None else tagger, map_tag
+        # In falling order: of tags with equal scores NLTK takes the last one in the alphabet.
+        self._tags: list[str] = sorted(self._tagger.model.classes, reverse=True)
+        self._columns = {tag: i for i, tag in enumerate(self._tags)}
+        self._rows: dict[str, int] = {}
+        self._weights = np.zeros((1024, len(self._tags)))
+        """Weights (features, tags), in the order in which features were met. Those of row 0 are zero."""
+        self._normalize = lru_cache(maxsize=1 << 16)(self._tagger.normalize)
         self._begun = lru_cache(maxsize=1 << 14)(self._begin)
 
-    def __call__(self, words: Sequence[str]) -> Tags:
+    def __call__(self, words: Sequence[str]) -> TaggedWords:
         """Return (word, tag) for each word."""
-        return [(word, self._universal(tag)) for word, tag in self._tagger.tag(list(words))]
+        return [(word, self._to_universal(tag)) for word, tag in self._tagger.tag(list(words))]
 
     def at(self, words: Sequence[str], place: int) -> str:
         """Return the tag of the word at index `place`.
 
         The words before it are tagged once and remembered, because attacks try many words at one place.
         """
-        # Tags before this place do not depend on the word at `place`, so all words tried there share them.
-        begun = max(0, place - self.REACH)
-        tags = [*self._begun(tuple(words[:place]), begun)]
-        self._go_on(tags, words, place + 1)
-        return self._universal(tags[place])
+        return self.tags_tried(words[:place], [words[place]], words[place + 1 :])[0]
+
+    def tags_tried(self, before: Sequence[str], tried: Sequence[str], after: Sequence[str]) -> list[str]:
+        """Return the tag of each word tried between the words before and after it."""
+        # Tags before this place do not depend on the word that is tried, so all words tried there share them.
+        num_shared = max(0, len(before) - self.REACH)
+        begun = self._begun(tuple(before), num_shared)
+        texts = [[*before, word, *after[: self.REACH]] for word in tried]
+        tags = [[*begun] for _ in texts]
+        self._extend_tags(tags, texts, len(before) + 1)
+        return [self._to_universal(row[-1]) for row in tags]
 
     def _begin(self, words: tuple[str, ...], until: int) -> tuple[str, ...]:
         tags: list[str] = []
-        self._go_on(tags, words, until)
+        self._extend_tags([tags], [words], until)
         return tuple(tags)
 
-    def _go_on(self, tags: list[str], words: Sequence[str], until: int) -> None:
-        """Extend `tags` to the length `until`, as `PerceptronTagger.tag` does."""
+    def _extend_tags(self, tags: Sequence[list[str]], texts: Sequence[Sequence[str]], until: int) -> None:
+        """Extend the tags of each text to the length `until`, as `PerceptronTagger.tag` does."""
         tagger = self._tagger
-        context = [*tagger.START, *map(tagger.normalize, words), *tagger.END]
-        for i in range(len(tags), until):
-            tag = tagger.tagdict.get(words[i])
-            if not tag:
-                # The last tag and the one before it. For the first word they are the start markers, in NLTK's order.
-                first, second = tagger.START
-                previous = (tags[-1], tags[-2] if i > 1 else first) if i else (first, second)
-                tag, _ = tagger.model.predict(tagger._get_features(i, words[i], context, *previous))
-            tags.append(tag)
+        contexts = [[*tagger.START, *map(self._normalize, words), *tagger.END] for words in texts]
+        for i in range(len(tags[0]), until):
+            unknown, features = [], []
+            for row, words, context in zip(tags, texts, contexts, strict=True):
+                if not (tag := tagger.tagdict.get(words[i])):
+                    unknown.append(row)
+                    features.append(self._find_rows(words[i], context[i : i + 5], row, i))
+                row.append(tag or "")
+            if unknown:
+                scores = np.zeros((len(unknown), len(self._tags)))
+                for rows in np.array(features).T:
+                    scores += self._weights[rows]
+                for row, best in zip(unknown, scores.argmax(axis=1).tolist(), strict=True):
+                    row[-1] = self._tags[best]
 
-    def _universal(self, tag: str) -> str:
+    def _find_rows(self, word: str, around: Sequence[str], tags: Sequence[str], i: int) -> list[int]:
+        """Return the rows of the weights of a word's features, in NLTK's order (`PerceptronTagger._get_features`).
+
+        `around` has two words before the word, the word itself and two after it, normalised.
+        """
+        start, other = self._tagger.START
+        # The tag before and the one before that. For the first word they are the start markers, in NLTK's order.
+        last, last_but_one = (tags[-1], tags[-2] if i > 1 else start) if i else (start, other)
+        second, first, this, following, then = around
+        features = (
+            "bias",
+            f"i suffix {word[-3:]}",
+            f"i pref1 {word[:1]}",
+            f"i-1 tag {last}",
+            f"i-2 tag {last_but_one}",
+            f"i tag+i-2 tag {last} {last_but_one}",
+            f"i word {this}",
+            f"i-1 tag+i word {last} {this}",
+            f"i-1 word {first}",
+            f"i-1 suffix {first[-3:]}",
+            f"i-2 word {second}",
+            f"i+1 word {following}",
+            f"i+1 suffix {following[-3:]}",
+            f"i+2 word {then}",
+        )
+        rows, weights = self._rows, self._tagger.model.weights
+        return [rows.get(name) or (self._add_row(name) if name in weights else 0) for name in features]
+
+    def _add_row(self, feature: str) -> int:
+        """Add the weights of a feature as a row, and return it."""
+        row = self._rows[feature] = len(self._rows) + 1
+        if row == len(self._weights):
+            self._weights = np.concatenate([self._weights, np.zeros_like(self._weights)])
+        for tag, weight in self._tagger.model.weights[feature].items():
+            self._weights[row, self._columns[tag]] = weight
+        return row
+
+    def _to_universal(self, tag: str) -> str:
         return str(self._map("en-ptb", "universal", tag))
 
 
 def nltk_stopwords() -> frozenset[str]:
     """Return NLTK's English stop words."""
-    return frozenset(corpus("stopwords").words("english"))
+    return frozenset(open_corpus("stopwords").words("english"))

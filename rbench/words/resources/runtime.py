@@ -8,19 +8,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rbench.encoders import fetch
-from rbench.encoders.inference import Memo
+from rbench.encoders import fetch_folder
+from rbench.encoders.inference import BoundedMemo
 from rbench.encoders.vectors import WordVectors, read_counterfitted, read_vectors
 from rbench.errors import ResourceError
 from rbench.mini import lexical as mini
-from rbench.schema import ResourceKind, ResourceSet, Source
-from rbench.system.digests import Located, Watch, located
+from rbench.schema import ResourceKind, ResourceSet, ResourceSource
+from rbench.system.digests import FingerprintedPlace, PlaceWatch, locate_folder
 from rbench.words.resources import lexical
-from rbench.words.resources.locate import loader, locate
+from rbench.words.resources.locate import choose_loader, locate
 
 if TYPE_CHECKING:
     from rbench.words.resources.masked_lm import MaskedLM
-    from rbench.words.resources.sentences import Sentences
+    from rbench.words.resources.sentences import CachedSentenceEncoder
     from rbench.words.resources.thesaurus import Thesaurus
 
 
@@ -44,7 +44,7 @@ class Resources:
         resource_set: ResourceSet,
         models_path: Sequence[Path] = (),
         *,
-        places: Mapping[ResourceKind, Located] | None = None,
+        places: Mapping[ResourceKind, FingerprintedPlace] | None = None,
         device: str = "cpu",
         trained: Mapping[str, Path] | None = None,
         backend: str = "auto",
@@ -54,10 +54,14 @@ class Resources:
         self._planned, self._places = places is not None, dict(places or {})
         lm = resource_set.masked_lm
         if lm is not None and lm.kind == "encoder" and lm.name is not None and lm.name in (trained := trained or {}):
-            self._places["masked_lm"] = located(trained[lm.name])
-        self._watch = Watch()
-        self._tag: Memo[tuple[int | str, ...], str] = Memo(64 << 20, lambda words, tag: 300 + 60 * len(words))
-        self._tags: Memo[tuple[str, ...], lexical.Tags] = Memo(64 << 20, lambda words, tags: 200 + 200 * len(words))
+            self._places["masked_lm"] = locate_folder(trained[lm.name])
+        self._watch = PlaceWatch()
+        self._tag: BoundedMemo[tuple[int | str, ...], str] = BoundedMemo(
+            64 << 20, lambda words, tag: 300 + 60 * len(words)
+        )
+        self._tags: BoundedMemo[tuple[str, ...], lexical.TaggedWords] = BoundedMemo(
+            64 << 20, lambda words, tags: 200 + 200 * len(words)
+        )
 
     def load(self, kinds: Iterable[ResourceKind]) -> None:
         """Load these resources now, so that a damaged one raises its error before the work starts."""
@@ -76,31 +80,28 @@ class Resources:
             if kind in self.__dict__:
                 self.__dict__[kind].forget()
 
-    def located(self, kind: ResourceKind) -> Located:
+    def located(self, kind: ResourceKind) -> FingerprintedPlace:
         """Return the place of a resource. Raises ResourceError if it is missing, or was not part of the plan."""
-        source: Source | None = getattr(self.resource_set, kind)
+        source: ResourceSource | None = getattr(self.resource_set, kind)
         if kind not in self._places:
-            if source is not None and source.kind == "encoder":
+            if self._planned or (source is not None and source.kind == "encoder"):
                 raise ResourceError(
-                    f"{kind}: no pretrain job of this run made the encoder {source.name}; the attack, strategy or "
-                    f"objective that uses it must list {kind} in its NEEDS"
-                )
-            if self._planned:
-                raise ResourceError(
-                    f"{kind} of resource set {self.resource_set.name} was not looked for, because nothing declared "
-                    "that it is needed; the attack, strategy or objective that uses it must list it in its NEEDS"
+                    f"{kind} of resource set {self.resource_set.name} was neither looked for nor trained, because "
+                    "nothing declared that it is needed; the attack, strategy or objective that uses it must list it "
+                    "in its `resources`"
                 )
             self._places[kind] = locate(self.resource_set, {kind}, self.models_path)[kind]
         return self._places[kind]
 
     @contextmanager
-    def _open(self, kind: ResourceKind) -> Iterator[tuple[Source, str]]:
+    def _open(self, kind: ResourceKind) -> Iterator[tuple[ResourceSource, str]]:
         """Yield the source of a resource, with its loader as kind, and its place, to be read inside the block."""
-        found = self.located(kind)
-        source: Source | None = getattr(self.resource_set, kind)
+        place = self.located(kind)
+        source: ResourceSource | None = getattr(self.resource_set, kind)
         assert source is not None  # `located` refuses that
-        with self._watch.reading(found) as where:
-            yield source.model_copy(update={"kind": loader(kind, source)}), where
+        # Inside the block of `reading`: content that changes while it is read is noticed when the block ends.
+        with self._watch.reading(place) as where:
+            yield source.model_copy(update={"kind": choose_loader(kind, source)}), where
 
     @cached_property
     def word_vectors(self) -> WordVectors:
@@ -115,7 +116,10 @@ class Resources:
         with self._open("synonyms") as (source, where):
             if source.kind == "mini":
                 return mini.synonyms
-            return lexical.wordnet_synonyms() if source.kind == "wordnet" else lexical.listed_synonyms(Path(where))
+            if source.kind == "wordnet":
+                return lexical.wordnet_synonyms()
+            listed = lexical.listed_synonyms(Path(where))
+            return listed if source.kind == "folder" else lexical.combined_synonyms(lexical.wordnet_synonyms(), listed)
 
     def synonyms(self, word: str) -> list[str]:
         """Return the one-word synonyms of `word`, without the word itself, in a fixed order."""
@@ -138,26 +142,30 @@ class Resources:
         with self._open("masked_lm") as (_, where):
             from rbench.words.resources.masked_lm import MaskedLM
 
-            return MaskedLM.open(fetch(where), self.device, self.backend)
+            return MaskedLM.open(fetch_folder(where), self.device, self.backend)
 
     @cached_property
-    def sentence_encoder(self) -> Sentences:
+    def sentence_encoder(self) -> CachedSentenceEncoder:
         """The sentence encoder. Its `encode`, and `vectors` (which caches), return float32 tensors (n, dim)."""
-        from rbench.words.resources.sentences import Sentences, sentence_transformer, universal_sentence_encoder
+        from rbench.words.resources.sentences import (
+            CachedSentenceEncoder,
+            sentence_transformer,
+            universal_sentence_encoder,
+        )
 
         with self._open("sentence_encoder") as (source, where):
             if source.kind == "mini":
-                return Sentences(mini.encode, "mini")
+                return CachedSentenceEncoder(mini.encode, "mini")
             if source.kind == "use":
                 return universal_sentence_encoder(where)
-            return sentence_transformer(fetch(where), self.device, self.backend)
+            return sentence_transformer(fetch_folder(where), self.device, self.backend)
 
     @cached_property
-    def _tagger(self) -> Callable[[Sequence[str]], lexical.Tags]:
+    def _tagger(self) -> Callable[[Sequence[str]], lexical.TaggedWords]:
         with self._open("pos_tagger") as (source, _):
             return lexical.open_tagger(source.kind)
 
-    def pos_tags(self, words: Sequence[str]) -> lexical.Tags:
+    def pos_tags(self, words: Sequence[str]) -> lexical.TaggedWords:
         """Return (word, universal tag) for each word, tagged in context. Results are cached."""
         key = tuple(words)
         tags = self._tags.get(key)
@@ -171,12 +179,24 @@ class Resources:
         tagger = self._tagger
         if not isinstance(tagger, lexical.NltkTagger):
             return self.pos_tags(words)[place][1]
+        # A tag depends on the words up to REACH places further, so longer texts with the same beginning share it.
         key: tuple[int | str, ...] = (place, *words[: place + 1 + tagger.REACH])
         tag = self._tag.get(key)
         if tag is None:
             tag = tagger.at(words, place)
             self._tag.put(key, tag)
         return tag
+
+    def tags_tried(self, before: Sequence[str], tried: Sequence[str], after: Sequence[str]) -> list[str]:
+        """Return the universal tag of each word tried between these words. Results are cached, as in `pos_tag`."""
+        tagger, place = self._tagger, len(before)
+        if not isinstance(tagger, lexical.NltkTagger):
+            return [self.pos_tags([*before, word, *after])[place][1] for word in tried]
+        near = after[: tagger.REACH]
+        return self._tag.filled(
+            [(place, *before, word, *near) for word in tried],
+            lambda keys: tagger.tags_tried(before, [str(key[1 + place]) for key in keys], near),
+        )
 
     @cached_property
     def stopwords(self) -> frozenset[str]:

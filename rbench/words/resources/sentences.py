@@ -8,20 +8,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from rbench.encoders.foreign import modules
-from rbench.encoders.inference import Batched, Memo, Network, Row, rows_of
-from rbench.errors import ResourceError
+from rbench.encoders.foreign import read_modules
+from rbench.encoders.inference import BatchedModel, BoundedMemo, Network, RowTokenizer, TokenRow
+from rbench.system.own_code import failing_in
 
 VERSION = 1
+
+Vector = NDArray[np.float32]
 
 CACHE_BYTES = 256 << 20
 """Size limit of each model's caches."""
 
 
-class Sentences:
+class CachedSentenceEncoder:
     """A sentence encoder. `encode` always runs the model; `vectors` runs it once for each text and caches the vectors.
 
     Args:
@@ -37,15 +40,17 @@ class Sentences:
         model: Callable[[list[str]], Any],
         name: str,
         *,
-        tokenize: Callable[[list[str]], list[Row]] | None = None,
+        tokenize: Callable[[list[str]], list[TokenRow]] | None = None,
         network: Network | None = None,
     ) -> None:
         self._model, self.name, self.network = model, name, network
-        self.memo: Memo[str, Tensor] = Memo(CACHE_BYTES // 2, lambda text, row: 200 + 2 * len(text) + 4 * row.numel())
+        self.memo: BoundedMemo[str, Vector] = BoundedMemo(
+            CACHE_BYTES // 2, lambda text, row: 200 + 2 * len(text) + row.nbytes
+        )
         self._tokenize = tokenize
-        self._by_text: Batched[str, Tensor] = Batched(lambda texts: list(self.encode(texts)))
-        self._by_ids: Batched[Row, Tensor] = Batched(
-            self._forward, Memo(CACHE_BYTES // 2, lambda ids, row: 300 + 8 * len(ids[0]) + 4 * row.numel())
+        self._by_text: BatchedModel[str, Vector] = BatchedModel(lambda texts: list(self.encode(texts).numpy()))
+        self._by_ids: BatchedModel[TokenRow, Vector] = BatchedModel(
+            self._forward, BoundedMemo(CACHE_BYTES // 2, lambda ids, row: 300 + 8 * len(ids[0]) + row.nbytes)
         )
 
     def forget(self) -> None:
@@ -60,18 +65,18 @@ class Sentences:
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Return the same as `encode`, but encode every distinct text once and cache it. Needs at least one text."""
-        return torch.stack(self.memo.filled(texts, self._computed))
+        return torch.from_numpy(np.stack(self.memo.filled(texts, self._compute)))
 
-    def _computed(self, texts: list[str]) -> list[Tensor]:
-        found = self._by_text(texts) if self._tokenize is None else self._by_ids(self._tokenize(texts))
-        return [vector.clone() for vector in found]  # a view would keep the whole batch in memory
+    def _compute(self, texts: list[str]) -> list[Vector]:
+        vectors = self._by_text(texts) if self._tokenize is None else self._by_ids(self._tokenize(texts))
+        return [vector.copy() for vector in vectors]  # a view would keep the whole batch in memory
 
-    def _forward(self, rows: list[Row]) -> list[Tensor]:
+    def _forward(self, rows: list[TokenRow]) -> list[Vector]:
         assert self.network is not None
-        return list(torch.stack(self.network(rows)).float().cpu())
+        return list(torch.stack(self.network(rows)).float().cpu().numpy())
 
 
-def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Sentences:
+def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> CachedSentenceEncoder:
     """Load a sentence-transformers (or plain transformers) folder, with its own pooling and normalisation.
 
     Raises:
@@ -79,24 +84,25 @@ def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Se
     """
     from sentence_transformers import SentenceTransformer
 
-    modules(folder)  # refuses unknown modules, which sentence-transformers would import from the folder
-    try:
+    read_modules(folder)  # refuses unknown modules, which sentence-transformers would import from the folder
+    with failing_in(f"sentence encoder {folder.name}: {folder}"):
         model = SentenceTransformer(str(folder), device=device, local_files_only=True, trust_remote_code=False)
         model = model.float().eval()
-    except Exception as error:  # for unreadable files sentence-transformers raises many types
-        raise ResourceError(f"sentence encoder {folder.name}: {folder} cannot be read: {error}") from error
 
     def encode(texts: list[str]) -> Any:
         return model.encode(texts, show_progress_bar=False, convert_to_tensor=True)
 
     tokenizer = getattr(model, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase) or not hasattr(model[0], "auto_model"):
-        return Sentences(encode, folder.name)  # for example averaged word vectors
+        return CachedSentenceEncoder(encode, folder.name)  # for example averaged word vectors
     if model.default_prompt_name is not None or getattr(model[0], "do_lower_case", False):
-        return Sentences(encode, folder.name)  # it changes texts before tokenising them
+        return CachedSentenceEncoder(encode, folder.name)  # it changes texts before tokenising them
 
-    def tokenize(texts: list[str]) -> list[Row]:
-        return rows_of(tokenizer([text.strip() for text in texts], truncation=True, max_length=model.max_seq_length))
+    row_tokenizer = RowTokenizer(tokenizer)
+
+    def tokenize(texts: list[str]) -> list[TokenRow]:
+        # Texts are stripped as sentence-transformers does before it tokenises, so that both ways give equal vectors.
+        return row_tokenizer([text.strip() for text in texts], model.max_seq_length)
 
     network = Network(
         model,
@@ -106,14 +112,14 @@ def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Se
         device=device,
         backend=backend,
     )
-    return Sentences(encode, folder.name, tokenize=tokenize, network=network)
+    return CachedSentenceEncoder(encode, folder.name, tokenize=tokenize, network=network)
 
 
 def _sentence_embedding(model: Any, **inputs: Tensor) -> Tensor:
     return model(dict(inputs))["sentence_embedding"]  # type: ignore[no-any-return]
 
 
-def universal_sentence_encoder(where: str) -> Sentences:
+def universal_sentence_encoder(where: str) -> CachedSentenceEncoder:
     """Load the Universal Sentence Encoder with TensorFlow Hub, from the folder or handle `where`."""
     import tensorflow_hub
 
@@ -123,4 +129,4 @@ def universal_sentence_encoder(where: str) -> Sentences:
         answer = model(texts)
         return np.asarray(answer["outputs"] if isinstance(answer, dict) else answer)
 
-    return Sentences(encode, "universal-sentence-encoder")
+    return CachedSentenceEncoder(encode, "universal-sentence-encoder")

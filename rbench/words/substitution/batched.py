@@ -1,10 +1,10 @@
 """Hard positives and adversarial examples from an encoder that is being trained: Geometry's search, batched.
 
-`Geometry` stands between `rbench.words.substitution.search.search` (Algorithm 1 of the ADCL paper, "Self-Supervised
-Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models") and an encoder in the middle
-of its training, the `Target`. It says what is a word and which words may be replaced; `SearchCallbacks` asks the
-encoder. The loss comes from the caller: the contrastive one (sections 3.2 and 3.3), or cross-entropy (adversarial
-fine-tuning, section 4.4).
+`BatchedGeometry` stands between `rbench.words.substitution.search.search` (Algorithm 1 of the ADCL paper,
+"Self-Supervised Contrastive Learning with Adversarial Perturbations for Robust Pretrained Language Models") and an
+encoder in the middle of its training, the `SearchTarget`. It says what is a word and which words may be replaced;
+`SearchCallbacks` asks the encoder. The loss comes from the caller: the contrastive one (sections 3.2 and 3.3), or
+cross-entropy (adversarial fine-tuning, section 4.4).
 
 It takes plain texts and knows neither TextAttack nor objectives. The Geometry attack (`rbench.recipes.geometry`) is the
 same search against a finished victim, with TextAttack's goals, constraints and count of queries.
@@ -22,43 +22,43 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rbench.encoders.inference import Network, Row, padding_of, rows_of, steady
+from rbench.encoders.inference import Network, TokenRow, build_rows, make_steady, read_padding
 from rbench.encoders.inference.input_gradients import GradientNetwork
 from rbench.encoders.sentence import SentenceEncoder
-from rbench.errors import JobError, ResourceError
+from rbench.errors import JobError
 from rbench.words.resources import Resources
-from rbench.words.substitution.candidates import Candidates, open_source
+from rbench.words.substitution.candidates import ProposeWords, open_source
 from rbench.words.substitution.options import CandidateOptions
 from rbench.words.substitution.options import at_most as at_most
 from rbench.words.substitution.search import (
     BatchText,
-    Gradients,
-    Keep,
-    Order,
-    Projection,
-    Scores,
-    Slot,
+    CandidateScores,
+    KeepRule,
+    OrderRule,
+    ProjectionRule,
     Substitution,
+    TextGradients,
+    WordSlot,
     search,
 )
-from rbench.words.substitution.segmentation import Columns, SegmentedTexts, in_joined
-from rbench.words.substitution.word_gradients import WordNorm, norms_by_word
+from rbench.words.substitution.segmentation import Columns, SegmentedTexts, span_in_joined
+from rbench.words.substitution.word_gradients import WordNorm, compute_norms
 
 VERSION = 1
 
-STEP = 8
+PAD_STEP = 8
 """Texts are padded to a multiple of so many tokens: 64 texts have some 30 lengths, and batches of one or two rows take
 half as long again for each row as batches of sixteen, on a CPU."""
 
 DIVERGED = "the encoder's vectors or gradients are no finite numbers: its training has diverged; lower learning_rate"
 
-Loss = Callable[[Tensor, list[int]], Tensor]
-Project = Callable[[Tensor], Tensor]
-Over = Callable[[Tensor, list[int]], Sequence[bool]]
+LossOf = Callable[[Tensor, list[int]], Tensor]
+ProjectVectors = Callable[[Tensor], Tensor]
+IsOverAt = Callable[[Tensor, list[int]], Sequence[bool]]
 
 
 @dataclass(frozen=True)
-class Target:
+class SearchTarget:
     """What a search moves in training: an encoder, what is computed from its vectors, and where texts are cut.
 
     Args:
@@ -75,10 +75,10 @@ class Target:
     """
 
     encoder: SentenceEncoder
-    loss: Loss
+    loss: LossOf
     max_length: int
-    project: Project | None = None
-    over: Over | None = None
+    project: ProjectVectors | None = None
+    over: IsOverAt | None = None
     leave_if_over: bool = True
 
     @contextmanager
@@ -96,10 +96,10 @@ class Target:
                 module.training = mode
 
 
-class _Vectors(nn.Module):
+class _VectorNetwork(nn.Module):
     """Token ids to z = project(encoder), sharing the weights of both."""
 
-    def __init__(self, encoder: SentenceEncoder, project: Project | None) -> None:
+    def __init__(self, encoder: SentenceEncoder, project: ProjectVectors | None) -> None:
         super().__init__()
         self.encoder, self.project = encoder, project
 
@@ -118,71 +118,76 @@ class SearchCallbacks:
         word_norm: as `rbench.words.substitution.word_gradients`.
 
     Raises:
-        ResourceError: the encoder has no fast tokenizer.
         JobError: from any of the callables: the encoder gives numbers that are not finite.
     """
 
-    def __init__(self, target: Target, texts: SegmentedTexts, source: Candidates, word_norm: WordNorm = "l2") -> None:
+    def __init__(
+        self, target: SearchTarget, texts: SegmentedTexts, source: ProposeWords, word_norm: WordNorm = "l2"
+    ) -> None:
         self.target, self.texts, self.source, self.word_norm = target, texts, source, word_norm
         self.tokenizer, self.device = target.encoder.tokenizer, target.encoder.device
-        if not self.tokenizer.is_fast:
-            raise ResourceError(
-                "the Geometry search needs an encoder with a fast tokenizer: it says which pieces make a word"
-            )
         self.max_length = min(target.max_length, target.encoder.max_length)
-        pad = padding_of(self.tokenizer)
-        module = _Vectors(target.encoder, target.project)
-        twin = steady(module)
-        table = twin.encoder.model.get_input_embeddings()  # type: ignore[union-attr, operator]
-        self.gradient_network = GradientNetwork(twin, _read, table, self.device, pad=pad, step=STEP)
+        pad = read_padding(self.tokenizer)
+        module = _VectorNetwork(target.encoder, target.project)
+        steady_network = make_steady(module)
+        embeddings = steady_network.encoder.model.get_input_embeddings()  # type: ignore[union-attr, operator]
+        self.gradient_network = GradientNetwork(
+            steady_network, _forward_vectors, embeddings, self.device, pad=pad, step=PAD_STEP
+        )
         # PyTorch always: what is trained must not depend on which back-end a measurement finds fastest.
         self.network = Network(
-            module, _read, pad=pad, name="the encoder", device=str(self.device), backend="torch", step=STEP
+            module,
+            _forward_vectors,
+            pad=pad,
+            name="the encoder",
+            device=str(self.device),
+            backend="torch",
+            step=PAD_STEP,
         )
 
-    def gradients(self, batch: list[BatchText]) -> Gradients:
+    def gradients(self, batch: list[BatchText]) -> TextGradients:
         """z, the gradient of the loss at z, and a gradient norm for each word, by one forward and backward pass."""
-        encoded = self._tokens(batch, return_offsets_mapping=True)
-        found = self.gradient_network(
-            rows_of(encoded), lambda z, places: self._direction(z, [batch[k] for k in places])
+        encoded = self._tokenize(batch, return_offsets_mapping=True)
+        answers = self.gradient_network(
+            build_rows(encoded), lambda z, places: self._compute_direction(z, [batch[k] for k in places])
         )
-        spans = [self.texts.placed(*sentence) for sentence in batch]
-        norms = norms_by_word(encoded, [one.embeddings for one in found], spans, self.word_norm)
-        vectors = torch.stack([one.answer for one in found])
-        directions = torch.stack([one.direction for one in found])
+        spans = [self.texts.spans_with(*sentence) for sentence in batch]
+        norms = compute_norms(encoded, [answer.embeddings for answer in answers], spans, self.word_norm)
+        vectors = torch.stack([answer.answer for answer in answers])
+        directions = torch.stack([answer.direction for answer in answers])
         if not all(torch.isfinite(x).all() for x in (vectors, directions)) or any(n.isnan().any() for n in norms):
             raise JobError(DIVERGED)
-        return Gradients(vectors, directions, norms)
+        return TextGradients(vectors, directions, norms)
 
-    def directions(self, batch: list[BatchText]) -> Gradients:
+    def directions(self, batch: list[BatchText]) -> TextGradients:
         """z and the gradient of the loss at z, by one forward pass."""
         z = self._vectors(batch)
-        towards = self._direction(z.clone(), batch)
-        if not torch.isfinite(towards).all():
+        direction = self._compute_direction(z.clone(), batch)
+        if not torch.isfinite(direction).all():
             raise JobError(DIVERGED)
-        return Gradients(z, towards)
+        return TextGradients(z, direction)
 
-    def _direction(self, z: Tensor, batch: list[BatchText]) -> Tensor:
+    def _compute_direction(self, z: Tensor, batch: list[BatchText]) -> Tensor:
         leaf = z.requires_grad_()
         with torch.enable_grad():
             losses = self.target.loss(leaf, [sentence.row for sentence in batch])
-            if losses.shape != (len(batch),):
-                raise ValueError(f"the loss of {len(batch)} texts must be as many numbers, not {losses.shape}")
+            # The gradient of the sum is each text's own gradient, since no loss depends on another text's vector.
             return torch.autograd.grad(losses.sum(), leaf)[0]
 
-    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+    def candidates(self, batch: list[WordSlot]) -> list[list[str]]:
         """The replacements of each word. All columns of a text are read as one, joined with a line break."""
         slots = [
-            in_joined(self.texts.columns(row, words), self.texts.placed(row, words)[place])
+            span_in_joined(self.texts.columns(row, words), self.texts.spans_with(row, words)[place])
             for row, words, place in batch
         ]
+        # Autocast of the training would lower the precision of the masked LM, and so change its candidates.
         with torch.autocast(self.device.type, enabled=False):
             return self.source(slots)
 
-    def scores(self, batch: list[BatchText]) -> Scores:
+    def scores(self, batch: list[BatchText]) -> CandidateScores:
         """z of each text, and whether the search of the text is over there."""
         z = self._vectors(batch)
-        return Scores(z, None if self.target.over is None else self._over(z, batch))
+        return CandidateScores(z, None if self.target.over is None else self._over(z, batch))
 
     def over_at_start(self) -> list[bool]:
         """For each text whether its search is over before a word is replaced."""
@@ -198,15 +203,15 @@ class SearchCallbacks:
 
     def _vectors(self, batch: list[BatchText]) -> Tensor:
         """z (n, dim). Texts of the same token ids are computed once, so that they have the same vector."""
-        rows = rows_of(self._tokens(batch))
+        rows = build_rows(self._tokenize(batch))
         distinct = list(dict.fromkeys(rows))
-        known: dict[Row, Tensor] = dict(zip(distinct, self.network(distinct), strict=True))
-        z = torch.stack([known[row] for row in rows])
+        vector_of_row: dict[TokenRow, Tensor] = dict(zip(distinct, self.network(distinct), strict=True))
+        z = torch.stack([vector_of_row[row] for row in rows])
         if not torch.isfinite(z).all():
             raise JobError(DIVERGED)
         return z
 
-    def _tokens(self, batch: list[BatchText], **more: bool) -> Any:
+    def _tokenize(self, batch: list[BatchText], **more: bool) -> Any:
         columns = [self.texts.columns(*sentence) for sentence in batch]
         texts = [text if len(text) > 1 else text[0] for text in columns]
         return self.tokenizer(texts, truncation=True, max_length=self.max_length, return_attention_mask=False, **more)
@@ -222,37 +227,41 @@ class RandomCallbacks(SearchCallbacks):
 
     def __init__(self, *asked: Any, chance: Sequence[np.random.Generator]) -> None:
         super().__init__(*asked)
-        self.chance = chance
+        self.generators = chance
 
-    def gradients(self, batch: list[BatchText]) -> Gradients:
+    def gradients(self, batch: list[BatchText]) -> TextGradients:
         """z, no direction, and of each word that the encoder sees a random number in place of its gradient's norm."""
-        encoded = self._tokens(batch, return_offsets_mapping=True)
-        spans = [self.texts.placed(*sentence) for sentence in batch]
-        seen = norms_by_word(encoded, [torch.ones(len(one), 1) for one in encoded["input_ids"]], spans, "l1")
-        norms = [
-            torch.as_tensor(self.chance[one.row].random(len(one.words))).masked_fill(own.isinf(), -torch.inf)
-            for one, own in zip(batch, seen, strict=True)
-        ]
-        return Gradients(*self.directions(batch)[:2], norms)
+        encoded = self._tokenize(batch, return_offsets_mapping=True)
+        spans = [self.texts.spans_with(*sentence) for sentence in batch]
+        # The norms of ones are infinite for exactly those words that truncation hides from the encoder.
+        ones = [torch.ones(len(ids), 1) for ids in encoded["input_ids"]]
+        norms = []
+        for sentence, ones_norm in zip(batch, compute_norms(encoded, ones, spans, "l1"), strict=True):
+            random_norm = torch.as_tensor(self.generators[sentence.row].random(len(sentence.words)))
+            norms.append(random_norm.masked_fill(ones_norm.isinf(), -torch.inf))
+        return TextGradients(*self.directions(batch)[:2], norms)
 
-    def directions(self, batch: list[BatchText]) -> Gradients:
+    def directions(self, batch: list[BatchText]) -> TextGradients:
         """z and no direction: all candidates are equal."""
         z = self._vectors(batch)
-        return Gradients(z, torch.zeros_like(z))
+        return TextGradients(z, torch.zeros_like(z))
 
-    def candidates(self, batch: list[Slot]) -> list[list[str]]:
+    def candidates(self, batch: list[WordSlot]) -> list[list[str]]:
         """One of each word's replacements."""
-        found = super().candidates(batch)
-        return [[str(self.chance[slot.row].choice(one))] if one else [] for slot, one in zip(batch, found, strict=True)]
+        replacements = super().candidates(batch)
+        return [
+            [str(self.generators[slot.row].choice(choices))] if choices else []
+            for slot, choices in zip(batch, replacements, strict=True)
+        ]
 
 
-def _read(module: nn.Module, **inputs: Tensor) -> Tensor:
+def _forward_vectors(module: nn.Module, **inputs: Tensor) -> Tensor:
     z: Tensor = module(**inputs)
     return z
 
 
 @dataclass(frozen=True)
-class Swapped:
+class SubstitutedText:
     """A text after the search."""
 
     texts: Columns
@@ -267,7 +276,7 @@ class Swapped:
     """Those of them that had none."""
 
 
-class Geometry:
+class BatchedGeometry:
     """The search, with a source that proposes words.
 
     Args:
@@ -279,13 +288,13 @@ class Geometry:
 
     def __init__(
         self,
-        source: Candidates,
+        source: ProposeWords,
         stopwords: frozenset[str],
         *,
-        projection: Projection = "signed",
+        projection: ProjectionRule = "signed",
         accept_flip: bool = True,
-        order: Order = "each_round",
-        keep: Keep = "always",
+        order: OrderRule = "each_round",
+        keep: KeepRule = "always",
         word_norm: WordNorm = "l2",
         lookahead: int = 1,
     ) -> None:
@@ -296,8 +305,9 @@ class Geometry:
         )
 
     @classmethod
-    def of(cls, resources: Resources, **options: Any) -> Geometry:
-        """Make it from a resource set. `options` are those of `CandidateOptions`, and further ones of `Geometry`.
+    def of(cls, resources: Resources, **options: Any) -> BatchedGeometry:
+        """Make it from a resource set. `options` are those of `CandidateOptions`, and further ones of
+        `BatchedGeometry`.
 
         Only what the source needs is opened: with `neighbours` no masked LM need exist.
 
@@ -305,17 +315,17 @@ class Geometry:
             ResourceError: a resource that is needed is missing or damaged.
         """
         of_source = {name: options.pop(name) for name in CandidateOptions.model_fields if name in options}
-        return cls(open_source(resources, step=STEP, **of_source), resources.stopwords, **options)
+        return cls(open_source(resources, step=PAD_STEP, **of_source), resources.stopwords, **options)
 
     def __call__(
         self,
         texts: Sequence[Columns],
-        target: Target,
+        target: SearchTarget,
         *,
         max_words: Callable[[int], int],
         fixed: Collection[int] = (),
         chance: Sequence[np.random.Generator] | None = None,
-    ) -> list[Swapped]:
+    ) -> list[SubstitutedText]:
         """Replace words of each text so that z moves along the gradient of its loss (Algorithm 1).
 
         Everything is computed in eval mode, whatever mode the target's modules are in; they, their gradients and
@@ -336,34 +346,38 @@ class Geometry:
 
         Raises:
             JobError: the encoder gives numbers that are not finite: its training has diverged.
-            ResourceError: the encoder has no fast tokenizer.
-            ValueError: some texts have one column and others two, or one has more; or the loss is not one number a
-                text.
         """
         if not texts:
             return []
-        if len(texts[0]) not in (1, 2) or any(len(columns) != len(texts[0]) for columns in texts):
-            raise ValueError("texts must all have one column or all have two")
         segmented = SegmentedTexts(texts)
-        free = [[column not in fixed for column, _, _ in spans] for spans in segmented.spans]
+        may_change = [[column not in fixed for column, _, _ in spans] for spans in segmented.spans]
         changeable = [
-            [may and word.lower() not in self.stopwords for may, word in zip(row, words, strict=True)]
-            for row, words in zip(free, segmented.words, strict=True)
+            [changes and word.lower() not in self.stopwords for changes, word in zip(row, words, strict=True)]
+            for row, words in zip(may_change, segmented.words, strict=True)
         ]
         with target.in_eval_mode():
-            asked = (target, segmented, self.source, self.word_norm)
-            ask = SearchCallbacks(*asked) if chance is None else RandomCallbacks(*asked, chance=chance)
-            budgets = [0 if over else max_words(sum(row)) for row, over in zip(free, ask.over_at_start(), strict=True)]
+            arguments = (target, segmented, self.source, self.word_norm)
+            callbacks = SearchCallbacks(*arguments) if chance is None else RandomCallbacks(*arguments, chance=chance)
+            budgets = [
+                0 if is_over else max_words(sum(row))
+                for row, is_over in zip(may_change, callbacks.over_at_start(), strict=True)
+            ]
             results = self._search(
                 segmented.words,
                 changeable,
-                gradients=ask.gradients,
-                directions=ask.directions,
-                candidates=ask.candidates,
-                scores=ask.scores,
+                gradients=callbacks.gradients,
+                directions=callbacks.directions,
+                candidates=callbacks.candidates,
+                scores=callbacks.scores,
                 max_words=budgets,
             )
         return [
-            Swapped(segmented.columns(row, one.words), one.substitutions, sum(free[row]), one.asked, one.without)
-            for row, one in enumerate(results)
+            SubstitutedText(
+                segmented.columns(row, result.words),
+                result.substitutions,
+                sum(may_change[row]),
+                result.asked,
+                result.without,
+            )
+            for row, result in enumerate(results)
         ]

@@ -30,6 +30,7 @@ PRINTED = Variant(source="the ADCL paper, Algorithm 1, sections 3.3 and 4.3, app
 
 def at_most(words: int, share: float) -> Callable[[int], int]:
     """The budget of a text as a function of its number of words L: min(words, share * L), rounded down."""
+    # 1e-9: in floating point 0.29 * 100 is 28.999999999999996, which must count as 29.
     return lambda length: min(words, int(share * length + 1e-9))
 
 

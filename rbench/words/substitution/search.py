@@ -25,12 +25,14 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+# Raising it runs every Geometry attack anew, and trains ADCL's encoders and adversarial victims anew. tests/golden
+# (wordswap, geometry) holds its results.
 VERSION = 1
 
 Words = tuple[str, ...]
-Projection = Literal["signed", "absolute"]
-Order = Literal["each_round", "once"]
-Keep = Literal["always", "positive"]
+ProjectionRule = Literal["signed", "absolute"]
+OrderRule = Literal["each_round", "once"]
+KeepRule = Literal["always", "positive"]
 
 
 class BatchText(NamedTuple):
@@ -40,7 +42,7 @@ class BatchText(NamedTuple):
     words: Words
 
 
-class Slot(NamedTuple):
+class WordSlot(NamedTuple):
     """One word of a text for which replacements are wanted; `place` is its number in `words`."""
 
     row: int
@@ -48,7 +50,7 @@ class Slot(NamedTuple):
     place: int
 
 
-class Gradients(NamedTuple):
+class TextGradients(NamedTuple):
     """Gradients of a loss for n texts."""
 
     vectors: Tensor
@@ -60,7 +62,7 @@ class Gradients(NamedTuple):
     where only vectors and directions were asked for."""
 
 
-class Scores(NamedTuple):
+class CandidateScores(NamedTuple):
     """Vectors of n candidate texts, and whether they end their searches."""
 
     vectors: Tensor
@@ -83,7 +85,7 @@ class Substitution:
 
 
 @dataclass(frozen=True)
-class Result:
+class SearchResult:
     """What the search of one text came to."""
 
     words: Words
@@ -97,14 +99,14 @@ class Result:
 
 
 @dataclass
-class _State:
+class _SearchState:
     """A text while it is searched; `free` are the numbers of the words that may still be replaced."""
 
     row: int
     words: Words
     free: set[int]
     budget: int
-    taken: list[Substitution] = field(default_factory=list)
+    substitutions: list[Substitution] = field(default_factory=list)
     done: bool = False
     last: bool = False
     order: list[int] = field(default_factory=list)
@@ -116,7 +118,7 @@ class _State:
 
     @property
     def open(self) -> bool:
-        return not (self.done or self.last) and len(self.taken) < self.budget and bool(self.free)
+        return not (self.done or self.last) and len(self.substitutions) < self.budget and bool(self.free)
 
     @property
     def ranking(self) -> list[int]:
@@ -126,8 +128,6 @@ class _State:
     def rank(self, norms: Tensor) -> None:
         """Order the words that may still be replaced: largest gradient first, equal ones in the order of the text."""
         values = norms.tolist()
-        if len(values) != len(self.words) or any(math.isnan(v) for v in values):
-            raise ValueError(f"text {self.row}: gradient norms must be {len(self.words)} numbers, got {values}")
         self.order = sorted((i for i in self.free if values[i] > -math.inf), key=lambda i: (-values[i], i))
 
 
@@ -135,17 +135,17 @@ def search(
     texts: Sequence[Sequence[str]],
     changeable: Sequence[Sequence[bool]],
     *,
-    gradients: Callable[[list[BatchText]], Gradients],
-    candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
-    scores: Callable[[list[BatchText]], Scores],
+    gradients: Callable[[list[BatchText]], TextGradients],
+    candidates: Callable[[list[WordSlot]], Sequence[Sequence[str]]],
+    scores: Callable[[list[BatchText]], CandidateScores],
     max_words: int | Sequence[int],
-    directions: Callable[[list[BatchText]], Gradients] | None = None,
-    projection: Projection = "signed",
+    directions: Callable[[list[BatchText]], TextGradients] | None = None,
+    projection: ProjectionRule = "signed",
     accept_flip: bool = True,
-    order: Order = "each_round",
-    keep: Keep = "always",
+    order: OrderRule = "each_round",
+    keep: KeepRule = "always",
     lookahead: int = 1,
-) -> list[Result]:
+) -> list[SearchResult]:
     """Replace words, one a round in every open text, so that sentence vectors move along the gradient of a loss.
 
     A round has four steps:
@@ -172,44 +172,39 @@ def search(
         keep: `always`: the replacement that step 4 takes is kept. `positive`: only if its projection is above zero, or
             it is marked done. Otherwise the word stays, is never tried again, and does not count as a substitution.
         lookahead: step 3 asks for so many words a text at once. This changes calls, never the result.
-
-    Raises:
-        ValueError: lists do not belong together, or projections or norms are not numbers.
     """
-    if len(texts) != len(changeable) or any(len(t) != len(m) for t, m in zip(texts, changeable, strict=False)):
-        raise ValueError("every text needs a mask with one entry a word")
     budgets = [max_words] * len(texts) if isinstance(max_words, int) else list(max_words)
     states = [
-        _State(row, tuple(words), {i for i, free in enumerate(mask) if free}, budget)
+        _SearchState(row, tuple(words), {i for i, free in enumerate(mask) if free}, budget)
         for row, (words, mask, budget) in enumerate(zip(texts, changeable, budgets, strict=True))
     ]
     rank = True
+    # All open texts share each call, so that forward passes are of whole batches and not of single texts.
     while active := [state for state in states if state.open]:
-        _look(active, gradients if rank or directions is None else directions, rank)
+        _update_gradients(active, gradients if rank or directions is None else directions, rank)
         rank = order == "each_round"
-        offers = _first_offers(active, candidates, lookahead)
+        offers = _find_offers(active, candidates, lookahead)
         _take_best(active, offers, scores, projection, accept_flip, keep)
-    return [Result(s.words, tuple(s.taken), s.done, s.asked, s.without) for s in states]
+    return [SearchResult(s.words, tuple(s.substitutions), s.done, s.asked, s.without) for s in states]
 
 
-def _look(active: list[_State], ask: Callable[[list[BatchText]], Gradients], rank: bool) -> None:
+def _update_gradients(active: list[_SearchState], ask: Callable[[list[BatchText]], TextGradients], rank: bool) -> None:
     """Steps 1 and 2, for the texts that changed since they were looked at. `rank`: order their words anew."""
     changed = [state for state in active if state.look is None]
     if not changed:
         return
-    found = ask([BatchText(s.row, s.words) for s in changed])
+    gradients = ask([BatchText(s.row, s.words) for s in changed])
     for place, state in enumerate(changed):
-        state.look = found.vectors[place].detach().double(), found.directions[place].detach().double()
+        state.look = gradients.vectors[place].detach().double(), gradients.directions[place].detach().double()
     if rank:
-        if found.norms is None:
-            raise ValueError("the order of words needs gradient norms")
-        for state, norms in zip(changed, found.norms, strict=True):
+        assert gradients.norms is not None, "the order of words needs them"
+        for state, norms in zip(changed, gradients.norms, strict=True):
             state.rank(norms)
 
 
-def _first_offers(
-    active: list[_State],
-    candidates: Callable[[list[Slot]], Sequence[Sequence[str]]],
+def _find_offers(
+    active: list[_SearchState],
+    candidates: Callable[[list[WordSlot]], Sequence[Sequence[str]]],
     lookahead: int,
 ) -> dict[int, tuple[int, Sequence[str]]]:
     """Row -> (word, its candidates), for the first word of each ranking that has candidates.
@@ -219,13 +214,13 @@ def _first_offers(
     offers: dict[int, tuple[int, Sequence[str]]] = {}
     waiting = [(state, state.ranking) for state in active]
     while waiting:
-        slots = [Slot(s.row, s.words, i) for s, ranking in waiting for i in ranking[:lookahead]]
+        slots = [WordSlot(s.row, s.words, i) for s, ranking in waiting for i in ranking[:lookahead]]
         replies = dict(zip(slots, candidates(slots), strict=True)) if slots else {}
-        still = []
+        asked_again = []
         for state, ranking in waiting:
             for index in ranking[:lookahead]:
                 state.asked += 1
-                if reply := replies[Slot(state.row, state.words, index)]:
+                if reply := replies[WordSlot(state.row, state.words, index)]:
                     offers[state.row] = (index, reply)
                     break
                 state.without += 1
@@ -233,20 +228,20 @@ def _first_offers(
             else:
                 if ranking[lookahead:]:
                     # The next call asks for these together with those of other texts: one call per depth, not per text.
-                    still.append((state, ranking[lookahead:]))
+                    asked_again.append((state, ranking[lookahead:]))
                 else:
                     state.free.clear()
-        waiting = still
+        waiting = asked_again
     return offers
 
 
 def _take_best(
-    active: list[_State],
+    active: list[_SearchState],
     offers: dict[int, tuple[int, Sequence[str]]],
-    scores: Callable[[list[BatchText]], Scores],
-    projection: Projection,
+    scores: Callable[[list[BatchText]], CandidateScores],
+    projection: ProjectionRule,
     accept_flip: bool,
-    keep: Keep,
+    keep: KeepRule,
 ) -> None:
     """Step 4 for all open texts: score their candidates in one call and replace a word in each."""
     texts: list[BatchText] = []
@@ -258,11 +253,9 @@ def _take_best(
             owners += [place] * len(words)
     if not texts:
         return
-    scored = scores(texts)
-    projections = _projections(scored.vectors, active, owners)
-    done = [bool(d) for d in scored.done] if scored.done is not None else [False] * len(texts)
-    if not len(done) == len(projections) == len(texts) or not all(map(math.isfinite, projections)):
-        raise ValueError(f"scores must be one finite vector for each of {len(texts)} texts")
+    candidate_scores = scores(texts)
+    projections = _compute_projections(candidate_scores.vectors, active, owners)
+    done = [bool(d) for d in candidate_scores.done] if candidate_scores.done is not None else [False] * len(texts)
     start = 0
     for state in active:
         if state.row not in offers:
@@ -270,28 +263,32 @@ def _take_best(
         index, words = offers[state.row]
 
         def merit(j: int, start: int = start) -> tuple[bool, float, int]:
+            # `-j`: of equal candidates the first wins. A flip comes before any projection (`accept_flip`).
             value = projections[start + j]
-            return accept_flip and done[start + j], abs(value) if projection == "absolute" else value, -j
+            if projection == "absolute":
+                value = abs(value)
+            return accept_flip and done[start + j], value, -j
 
         best = start + max(range(len(words)), key=merit)
         state.free.discard(index)
-        state.last = scored.last
+        # Kept or not, the word is never tried again, so that each round brings the search nearer to its end.
+        state.last = candidate_scores.last
         if keep == "always" or projections[best] > 0 or done[best]:
             old, new = state.words[index], texts[best].words[index]
-            state.taken.append(Substitution(index, old, new, projections[best], len(state.taken) + 1))
+            state.substitutions.append(Substitution(index, old, new, projections[best], len(state.substitutions) + 1))
             # The gradients are of the text before the replacement. If the word stays, they remain valid.
             state.words, state.done, state.look = texts[best].words, done[best], None
         start += len(words)
 
 
-def _projections(vectors: Tensor, active: list[_State], owners: list[int]) -> list[float]:
+def _compute_projections(vectors: Tensor, active: list[_SearchState], owners: list[int]) -> list[float]:
     """(z_j - z) . v / |v| of each candidate. Double precision keeps the shape of a batch from deciding their order."""
-    looks = [state.look for state in active if state.look is not None]
-    assert len(looks) == len(active)  # `_look` came first
-    places, directions = torch.stack([z for z, _ in looks]), torch.stack([v for _, v in looks])
-    owner = torch.tensor(owners, device=vectors.device)
+    pairs = [state.look for state in active if state.look is not None]
+    assert len(pairs) == len(active)  # `_update_gradients` came first
+    vectors_now, directions = torch.stack([z for z, _ in pairs]), torch.stack([v for _, v in pairs])
+    owner_rows = torch.tensor(owners, device=vectors.device)
     lengths = directions.norm(dim=1)
     lengths = torch.where(lengths > 0, lengths, torch.ones_like(lengths))
-    moved = vectors.detach().double() - places[owner]
-    projections: list[float] = ((moved * directions[owner]).sum(dim=1) / lengths[owner]).tolist()
+    changes = vectors.detach().double() - vectors_now[owner_rows]
+    projections: list[float] = ((changes * directions[owner_rows]).sum(dim=1) / lengths[owner_rows]).tolist()
     return projections

@@ -9,14 +9,14 @@ VERSION = 1
 
 Columns = tuple[str, ...]
 """A text: its columns, two for a pair of sentences."""
-Span = tuple[int, int, int]
+WordSpan = tuple[int, int, int]
 """Where a word lies: the number of its column, its first character, one past its last."""
 
-_RUN = re.compile(r"[\w'\-*@`×˗]+")
-_TRIMMED = "'-_*@"
+_WORD_RUN = re.compile(r"[\w'\-*@`×˗]+")
+_CUT_AT_ENDS = "'-_*@"
 
 
-def spans_of(columns: Sequence[str]) -> list[Span]:
+def find_words(columns: Sequence[str]) -> list[WordSpan]:
     """Say where the words of a text lie, in order. They are TextAttack's words: training sees what attacks see.
 
     A word is a run of letters, digits and the signs `_ ' - * @`, with these signs cut off at both ends. TextAttack
@@ -24,24 +24,24 @@ def spans_of(columns: Sequence[str]) -> list[Span]:
     """
     spans = []
     for column, text in enumerate(columns):
-        for run in _RUN.finditer(text):
-            start = run.end() - len(run[0].lstrip(_TRIMMED))
-            end = run.start() + len(run[0].rstrip(_TRIMMED))
+        for run in _WORD_RUN.finditer(text):
+            start = run.end() - len(run[0].lstrip(_CUT_AT_ENDS))
+            end = run.start() + len(run[0].rstrip(_CUT_AT_ENDS))
             if start < end:
                 spans.append((column, start, end))
     return spans
 
 
-def in_joined(columns: Sequence[str], span: Span) -> tuple[str, int, int]:
+def span_in_joined(columns: Sequence[str], span: WordSpan) -> tuple[str, int, int]:
     """Return the columns joined with a line break, and the start and the end (exclusive) of a word in that text."""
     column, start, end = span
-    before = sum(len(text) + 1 for text in columns[:column])
-    return "\n".join(columns), before + start, before + end
+    offset = sum(len(text) + 1 for text in columns[:column])
+    return "\n".join(columns), offset + start, offset + end
 
 
 def words_of(columns: Sequence[str]) -> list[list[str]]:
     """Return the words of each column of a text."""
-    return [[text[start:end] for _, start, end in spans_of([text])] for text in columns]
+    return [[text[start:end] for _, start, end in find_words([text])] for text in columns]
 
 
 class SegmentedTexts:
@@ -56,43 +56,48 @@ class SegmentedTexts:
     """
 
     def __init__(self, texts: Sequence[Columns]) -> None:
-        self.spans = [spans_of(columns) for columns in texts]
+        self.spans = [find_words(columns) for columns in texts]
         self.words: list[tuple[str, ...]] = [
             tuple(columns[c][start:end] for c, start, end in spans)
             for columns, spans in zip(texts, self.spans, strict=True)
         ]
         self._gaps = [
-            [_between(text, [span for span in spans if span[0] == c]) for c, text in enumerate(columns)]
+            [_split_gaps(text, [span for span in spans if span[0] == c]) for c, text in enumerate(columns)]
             for columns, spans in zip(texts, self.spans, strict=True)
         ]
 
     def columns(self, row: int, words: tuple[str, ...]) -> Columns:
         """The columns of text number `row` with `words` in place of its own, as many as it has."""
-        left = iter(words)
-        return tuple(
-            "".join([gaps[0], *(part for gap in gaps[1:] for part in (next(left), gap))]) for gaps in self._gaps[row]
-        )
+        remaining = iter(words)
+        columns = []
+        for gaps in self._gaps[row]:
+            # A column has one gap more than words: before, between and after them.
+            parts = [gaps[0]]
+            for gap in gaps[1:]:
+                parts += [next(remaining), gap]
+            columns.append("".join(parts))
+        return tuple(columns)
 
-    def placed(self, row: int, words: tuple[str, ...]) -> list[Span]:
+    def spans_with(self, row: int, words: tuple[str, ...]) -> list[WordSpan]:
         """Where each of `words` lies in `columns(row, words)`."""
-        left, spans = iter(words), []
+        remaining, spans = iter(words), []
         for column, gaps in enumerate(self._gaps[row]):
             end = 0
             for gap in gaps[:-1]:
                 start = end + len(gap)
-                end = start + len(next(left))
+                end = start + len(next(remaining))
                 spans.append((column, start, end))
         return spans
 
 
-def _between(text: str, spans: list[Span]) -> list[str]:
+def _split_gaps(text: str, spans: list[WordSpan]) -> list[str]:
     """What stands before, between and after the words of one column: one more than it has words."""
     starts = [0, *(end for _, _, end in spans)]
     ends = [*(start for _, start, _ in spans), len(text)]
     return [text[a:b] for a, b in zip(starts, ends, strict=True)]
 
 
-def in_case_of(original: str, word: str) -> str:
+def copy_case(original: str, word: str) -> str:
     """`word` in the case of `original`: lower, UPPER (of two letters or more) or Capitalised; else as it is."""
     if original.islower():
         return word.lower()

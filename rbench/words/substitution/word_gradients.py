@@ -3,7 +3,7 @@
 `l2` is the L2 norm of the mean of a word's gradients. `l1` is the sum of their absolute values, over all pieces and
 dimensions, as in the authors' public code.
 
-`nearest_boundary` says in which direction DeepFool goes from a linear classifier's logits.
+`find_nearest_boundary` says in which direction DeepFool goes from a linear classifier's logits.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rbench.words.substitution.segmentation import Span
+from rbench.words.substitution.segmentation import WordSpan
 
 VERSION = 1
 
 WordNorm = Literal["l2", "l1"]
 
 
-def norms_by_word(
-    encoded: Any, gradients: Sequence[Tensor], spans: Sequence[Sequence[Span]], norm: WordNorm = "l2"
+def compute_norms(
+    encoded: Any, gradients: Sequence[Tensor], spans: Sequence[Sequence[WordSpan]], norm: WordNorm = "l2"
 ) -> list[Tensor]:
     """The norm of each word's gradients, for n texts.
 
@@ -40,11 +40,11 @@ def norms_by_word(
         pieces_to_words(offsets, encoded.sequence_ids(row), spans[row])
         for row, offsets in enumerate(encoded["offset_mapping"])
     )
-    return [word_norms(*one, norm) for one in zip(gradients, owners, map(len, spans), strict=True)]
+    return [pool_by_word(*of_text, norm) for of_text in zip(gradients, owners, map(len, spans), strict=True)]
 
 
 def pieces_to_words(
-    offsets: Sequence[tuple[int, int]], columns: Sequence[int | None], spans: Sequence[Span]
+    offsets: Sequence[tuple[int, int]], columns: Sequence[int | None], spans: Sequence[WordSpan]
 ) -> list[int]:
     """For each word piece the number of its word, or -1 (special tokens, punctuation, padding).
 
@@ -68,7 +68,7 @@ def pieces_to_words(
     return owners
 
 
-def word_norms(gradients: Tensor, owners: Sequence[int], num_words: int, norm: WordNorm = "l2") -> Tensor:
+def pool_by_word(gradients: Tensor, owners: Sequence[int], num_words: int, norm: WordNorm = "l2") -> Tensor:
     """The norm of each word's gradients.
 
     Args:
@@ -92,7 +92,7 @@ def word_norms(gradients: Tensor, owners: Sequence[int], num_words: int, norm: W
     return norms.masked_fill(counts == 0, -math.inf)
 
 
-def nearest_boundary(logits: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
+def find_nearest_boundary(logits: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
     """The class whose boundary with the label's own is nearest: the least |f_k| / |w_k|, of equal ones the first.
 
     This is DeepFool's direction ("DeepFool: a simple and accurate method to fool deep neural networks",
@@ -109,11 +109,13 @@ def nearest_boundary(logits: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
     Returns:
         (n,), whole numbers.
     """
-    own = labels.unsqueeze(1)
+    true_column = labels.unsqueeze(1)
     lengths = (weight.unsqueeze(0) - weight[labels].unsqueeze(1)).norm(dim=2)
-    distances = (logits - logits.gather(1, own)).abs() / lengths
+    distances = (logits - logits.gather(1, true_column)).abs() / lengths
     # Two equal rows of W have no boundary, unless one of them is y's own. Neither is a class to go to.
-    distances = torch.where(lengths > 0, distances, torch.full_like(distances, torch.inf)).scatter(1, own, torch.inf)
-    nearest = (distances == distances.min(dim=1, keepdim=True).values).scatter(1, own, False)
+    distances = torch.where(lengths > 0, distances, torch.full_like(distances, torch.inf)).scatter(
+        1, true_column, torch.inf
+    )
+    nearest = (distances == distances.min(dim=1, keepdim=True).values).scatter(1, true_column, False)
     classes = torch.arange(logits.shape[1], device=logits.device).expand_as(nearest)
     return torch.where(nearest, classes, logits.shape[1]).min(dim=1).values

@@ -5,14 +5,14 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rbench.encoders.inference import Memo
+from rbench.encoders.inference import BoundedMemo
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(1, 40)), max_size=60), st.integers(1, 100))
 def test_it_is_a_dictionary_that_forgets_the_least_recently_used(
     steps: list[tuple[bool, int, int]], limit: int
 ) -> None:
-    memo: Memo[int, int] = Memo(limit, lambda key, value: value)
+    memo: BoundedMemo[int, int] = BoundedMemo(limit, lambda key, value: value)
     model: OrderedDict[int, int] = OrderedDict()
     for putting, key, value in steps:
         if putting:

@@ -3,57 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import torch
-import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rbench.encoders.inference import Network, Row, backends, network
+from rbench.encoders.inference import Network, TokenRow, backends, network
 from rbench.errors import JobError
+from tests.encoders.inference.networks import BERT, pooler_output, use_threads
 
 CPU = torch.device("cpu")
 
 
-def bert() -> Any:
-    config = transformers.BertConfig(
-        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
-    )
-    torch.manual_seed(0)
-    return transformers.BertModel(config).eval()
-
-
-BERT = bert()
-
-
-def read(model: Any, **inputs: Tensor) -> Tensor:
-    pooled: Tensor = model(**inputs).pooler_output
-    return pooled
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    yield
-    torch.set_num_threads(before)
-
-
-def row(length: int, seed: int) -> Row:
+def row(length: int, seed: int) -> TokenRow:
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(5, 50, (length,), generator=generator).tolist()
     return tuple(ids), tuple(int(i > length // 2) for i in range(length))
 
 
-def alone(given: Row) -> Tensor:
+def alone(given: TokenRow) -> Tensor:
     ids, types = given
     with torch.no_grad():
-        return read(BERT, input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]))[0]
+        return pooler_output(BERT, input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]))[0]
 
 
 ROWS = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=30)
@@ -63,9 +37,9 @@ ROWS = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 5)), min_size=1, max
 @given(wanted=ROWS)
 def bits(nets: tuple[Network, Network], counts: tuple[int, int], wanted: list[tuple[int, int]]) -> None:
     rows = [row(*one) for one in wanted]
-    with threads(counts[0]):
+    with use_threads(counts[0]):
         together = nets[0](rows)
-    with threads(counts[1]):
+    with use_threads(counts[1]):
         for one, answer in zip(rows, together, strict=True):
             (single,) = nets[1]([one])
             assert torch.equal(answer, single)
@@ -82,13 +56,13 @@ def test_a_rows_answer_is_the_same_bits_in_any_company_on_any_number_of_threads(
 ) -> None:
     nets = []
     for count in counts:
-        with threads(count):  # OpenVINO is told when a network is compiled
-            nets.append(Network(BERT, read, backend=backend))
+        with use_threads(count):  # OpenVINO is told when a network is compiled
+            nets.append(Network(BERT, pooler_output, backend=backend))
     bits((nets[0], nets[1]), counts)
 
 
 def test_batches_are_of_one_length_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = Network(BERT, read, backend="torch")
+    net = Network(BERT, pooler_output, backend="torch")
     net.max_rows, net.max_tokens = 8, 40
     shapes = []
     call = net._call
@@ -102,11 +76,11 @@ def test_batches_are_of_one_length_and_bounded(monkeypatch: pytest.MonkeyPatch) 
     rows = [row(length, i) for i, length in enumerate([3] * 21 + [50] + [7] * 6)]
     assert len(net(rows)) == len(rows) and net.rows_read == len(rows)
     assert sum(n for n, _ in shapes) == len(rows)
-    assert all(n in network.SIZES and n <= 8 and (n == 1 or n * width <= 40) for n, width in shapes)
+    assert all(n in network.BATCH_SIZES and n <= 8 and (n == 1 or n * width <= 40) for n, width in shapes)
 
 
 def test_padding_where_a_device_wants_it_changes_nothing_but_rounding() -> None:
-    net = Network(BERT, read, backend="torch")
+    net = Network(BERT, pooler_output, backend="torch")
     net.step = 8
     rows = [row(length, length) for length in (1, 5, 8, 9, 17)]
     for one, answer in zip(rows, net(rows), strict=True):
@@ -115,7 +89,7 @@ def test_padding_where_a_device_wants_it_changes_nothing_but_rounding() -> None:
 
 @pytest.mark.parametrize("step", [1, 8])
 def test_a_text_of_no_tokens_is_read_as_one_of_padding(step: int) -> None:
-    net = Network(BERT, read, backend="torch", pad=(3, 0))
+    net = Network(BERT, pooler_output, backend="torch", pad=(3, 0))
     net.step = step
     nothing, padding, other = net([((), ()), ((3,), (0,)), row(4, 1)])
     torch.testing.assert_close(nothing, padding)
@@ -123,8 +97,8 @@ def test_a_text_of_no_tokens_is_read_as_one_of_padding(step: int) -> None:
 
 
 def test_an_answer_of_another_length_is_refused() -> None:
-    net = Network(BERT, lambda model, **inputs: read(model, **inputs)[:1], backend="torch", name="victim odd")
-    with pytest.raises(JobError, match=r"victim odd gave an answer of shape \(1, 32\) for 2 texts"):
+    net = Network(BERT, lambda model, **inputs: pooler_output(model, **inputs)[:1], backend="torch", name="victim odd")
+    with pytest.raises(JobError, match=r"victim odd .*\(1, 32\)"):
         net([row(4, 0), row(4, 1)])
 
 
@@ -140,7 +114,7 @@ def full_at(most: int, call: Callable[[dict[str, Tensor]], Tensor]) -> Callable[
 def test_where_memory_is_full_batches_are_halved_and_it_is_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    net = Network(BERT, read, backend="torch", name="victim large")
+    net = Network(BERT, pooler_output, backend="torch", name="victim large")
     rows = [row(6, seed) for seed in range(40)]
     expected = net(rows)
     monkeypatch.setattr(net, "_call", full_at(3, net._call))
@@ -150,5 +124,5 @@ def test_where_memory_is_full_batches_are_halved_and_it_is_said_once(
     assert [r.message for r in caplog.records] == ["victim large: GPU memory is full; continuing with smaller batches"]
     assert net.max_rows <= 3
     monkeypatch.setattr(net, "_call", full_at(0, net._call))
-    with pytest.raises(JobError, match="a text of 6 tokens does not fit into the GPU's memory"):
+    with pytest.raises(JobError, match="6 tokens"):
         net(rows)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rbench.encoders.inference import Batched, Remote, run
+from rbench.encoders.inference import BatchedModel, RemoteModel, run_jobs
 
 JOBS = range(16)
 
@@ -55,8 +55,8 @@ def chain(model: Any, start: int, local: Any = None) -> Any:
 @pytest.mark.parametrize("width", [1, 3, 16])
 def test_jobs_get_their_answers_and_their_own_random_numbers(width: int) -> None:
     behind, here = Elsewhere(), Elsewhere()
-    remote, local = Remote(behind, behind.stop), Batched(here)
-    found = sorted(run([chain(remote, i, local) for i in JOBS], width))
+    remote, local = RemoteModel(behind, behind.stop), BatchedModel(here)
+    found = sorted(run_jobs([chain(remote, i, local) for i in JOBS], width))
     assert found == [chain(lambda keys: [k * k for k in keys], i, lambda keys: [k * k for k in keys])() for i in JOBS]
     assert behind.stopped == 0
     assert all(count == 1 for key, count in behind.asked.items() if key != 7)
@@ -65,9 +65,9 @@ def test_jobs_get_their_answers_and_their_own_random_numbers(width: int) -> None
 def test_several_batches_are_under_way_at_once() -> None:
     """The first batches are answered only together: with one batch at a time the barrier would break."""
     behind = Elsewhere(together=2)
-    remote = Remote(behind, behind.stop)
+    remote = RemoteModel(behind, behind.stop)
     jobs = [lambda i=i: remote([i]) for i in range(8)]
-    assert sorted(value for (value,) in run(jobs, 8)) == [i * i for i in range(8)]
+    assert sorted(value for (value,) in run_jobs(jobs, 8)) == [i * i for i in range(8)]
 
 
 def test_a_key_under_way_is_not_asked_for_again() -> None:
@@ -79,7 +79,7 @@ def test_a_key_under_way_is_not_asked_for_again() -> None:
         assert go.wait(timeout=20)
         return keys
 
-    remote = Remote(slow, lambda: None)
+    remote = RemoteModel(slow, lambda: None)
     first, second = remote.begin([1, 2]), remote.begin([2, 3])
     go.set()
     assert [second[key].result()[key] for key in (2, 3)] == [2, 3] and first[1].result()[1] == 1
@@ -88,7 +88,7 @@ def test_a_key_under_way_is_not_asked_for_again() -> None:
 
 def test_a_failure_reaches_the_jobs_that_asked_and_ends_what_is_under_way() -> None:
     behind = Elsewhere()
-    remote = Remote(behind, behind.stop)
+    remote = RemoteModel(behind, behind.stop)
 
     def careful(i: int) -> Any:
         def job() -> str:
@@ -99,7 +99,7 @@ def test_a_failure_reaches_the_jobs_that_asked_and_ends_what_is_under_way() -> N
 
         return job
 
-    said = Counter(run([careful(i) for i in JOBS], 16))
+    said = Counter(run_jobs([careful(i) for i in JOBS], 16))
     assert said["thirteen"] >= 1 and said["0"] == 1 and behind.stopped == 0
 
     go = threading.Event()
@@ -115,7 +115,7 @@ def test_a_failure_reaches_the_jobs_that_asked_and_ends_what_is_under_way() -> N
         ended.append(1)
         go.set()
 
-    other = Remote(wait, stop)
+    other = RemoteModel(wait, stop)
     with pytest.raises(ValueError, match="no"):
-        list(run([lambda i=i: other([i]) for i in range(8)], 8))
+        list(run_jobs([lambda i=i: other([i]) for i in range(8)], 8))
     assert ended

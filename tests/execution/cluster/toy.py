@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from rbench.execution.cluster.child import Command
+from rbench.execution.cluster.child import ProcessCommand
 
 TOY = """
 import os, signal, sys, time
@@ -50,12 +50,12 @@ for word in sys.stdin.readline().split():
 """
 
 
-def command(folder: Path, text: str, **more: object) -> Command:
+def command(folder: Path, text: str, **more: object) -> ProcessCommand:
     """The command that does what `text` says, in `folder`."""
     (folder / "toy_command.py").write_text(TOY)
     paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
     given = {"environment": {"PYTHONPATH": paths}, **more}
-    return Command("toy_command", text, str(folder), str(folder / "logs"), **given)  # type: ignore[arg-type]
+    return ProcessCommand("toy_command", text, str(folder), str(folder / "logs"), **given)  # type: ignore[arg-type]
 
 
 def wait_for(file: Path, seconds: float = 60.0) -> str:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rbench.execution.publish import encoder
-from rbench.execution.publish.encoder import About
+from rbench.execution.publish.encoder import CardFacts
 from rbench.execution.publish.encoder import render_card as render
-from rbench.schema import EncoderSpec, Health, Job, PretrainJob, Provenance, Raised, Record, Score, TaskSpec
+from rbench.schema import EncoderSpec, Health, Job, PretrainJob, Provenance, RaisedFlag, Record, Score, TaskSpec
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(
     [
@@ -32,11 +32,11 @@ anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.s
 )
 
 
-def about(**more: Any) -> About:
+def about(**more: Any) -> CardFacts:
     train = {"objective": "simcse", "data": "c.txt", "batch_size": 8, "steps": 3, "options": {"temperature": 0.1}}
     spec = EncoderSpec.model_validate({"name": "e", "base": "some/model", "train": train} | more)
     data = TaskSpec(name="c.txt", kind="unlabelled", columns=("text",))
-    return About(spec, spec, None, "some/model", data, None, "9.9")
+    return CardFacts(spec, spec, None, "some/model", data, None, "9.9")
 
 
 def front(text: str) -> dict[str, Any]:
@@ -83,10 +83,10 @@ def test_scores_and_settings_come_from_the_record() -> None:
         status="complete",
         scores=(Score(name="loss", value=0.123456, n=700), Score(name="spearman", value=None, n=0)),
         counts={"n": 700, "selected_step": 2},
-        health=Health(flags=(Raised(flag="saturated", because="loss 0.1 | at step 1"),)),
+        health=Health(flags=(RaisedFlag(flag="saturated", because="loss 0.1 | at step 1"),)),
         provenance=Provenance(rbench="1.2.3", device="cpu", weights_hash="w" * 8),
     )
-    text = render(About(said.encoder, said.origin, None, None, said.data, record, "9.9"))
+    text = render(CardFacts(said.encoder, said.origin, None, None, said.data, record, "9.9"))
     for part in (
         "| loss | 0.1235 | 700 |",
         "| spearman | none | 0 |",
@@ -145,6 +145,6 @@ def test_the_hub_id_is_that_at_the_bottom_of_the_chain(tmp_path: Path) -> None:
             "self": {"base": "self"},
         }.items()
     }
-    found = {name: encoder.hub_id(spec, entries) for name, spec in entries.items()}
+    found = {name: encoder.find_hub_id(spec, entries) for name, spec in entries.items()}
     hub = "google-bert/bert-base-uncased"
     assert found == {"bert": hub, "cut": hub, "ours": hub, "local": None, "self": None}

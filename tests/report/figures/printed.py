@@ -13,16 +13,16 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from rbench.report.figures import style
-from rbench.report.figures.style import Sheet, printing
+from rbench.report.figures.style import FigureSheet, printing
 from rbench.tables.table import FLAGGED
 
 WIDTHS = {"column": 219.0, "page": 455.0, "200": 200.0}
 """Widths as they are asked, and in points of TeX."""
 
 
-def print_figure(draw: Callable[[], Figure], width: str) -> tuple[Figure, Sheet]:
+def print_figure(draw: Callable[[], Figure], width: str) -> tuple[Figure, FigureSheet]:
     """Draw for a width, and assert that the figure has it and can be read there."""
-    sheet = Sheet.asked(width)
+    sheet = FigureSheet.asked(width)
     with style.applied(sheet=sheet):
         drawn = draw()
         style.fit(drawn)

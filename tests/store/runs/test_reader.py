@@ -10,9 +10,9 @@ import pytest
 from rbench import api
 from rbench.errors import StoreError
 from rbench.schema import Job, Plan
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from tests.cli.conftest import attack_job, finetune_job
-from tests.execution.cluster.test_scheduler import SUITE
+from tests.store.builders import SUITE
 
 TUNE, ATTACK = finetune_job(0), attack_job(0)
 
@@ -45,7 +45,7 @@ def test_a_plan_whose_jobs_contradict_each_other_is_refused(
 ) -> None:
     runs = [tmp_path / name for name in ("one", "other")]
     for run in runs:
-        Store(run).write_plan(Plan(suite=SUITE, jobs=jobs))
+        RunStore(run).write_plan(Plan(suite=SUITE, jobs=jobs))
     verbs: dict[str, Callable[[], object]] = {
         "table": lambda: api.table(runs[0]),
         "tables": lambda: api.table(runs),

@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from rbench.errors import ResourceError
-from rbench.store.weights import WeightCache
-from rbench.store.weights.inventory import Item, items
+from rbench.store.weights.inventory import CacheItem, list_items
 from rbench.system import scratch
-from tests.store.weights.entries import JOB, OTHER, PRETRAIN, fill
+from tests.store.weights.entries import JOB, OTHER, PRETRAIN, make_full_cache
 
 
-def by_kind(root: Path) -> dict[str, Item]:
-    found = {item.kind: item for item in items(root)}
-    assert len(found) == len(items(root))
+def by_kind(root: Path) -> dict[str, CacheItem]:
+    found = {item.kind: item for item in list_items(root)}
+    assert len(found) == len(list_items(root))
     return found
 
 
-def full(root: Path) -> WeightCache:
-    """A cache with one thing of each kind, but for what is in work or left."""
-    cache = WeightCache(root)
-    fill(cache, PRETRAIN)
-    fill(cache, JOB)
-    fill(cache, OTHER)
-    (cache.place(OTHER.key) / "record.json").write_text("{")
-    checkpoint = root / "checkpoints" / ("c" * 64) / "checkpoint-3"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "model.safetensors").write_bytes(b"x" * 1000)
-    (checkpoint.parent / "run.json").write_text(json.dumps({"name": "pretrain/adcl-mini", "key": "k"}))
-    translations = root / "prepared" / "translations" / ("f" * 64)
-    translations.mkdir(parents=True)
-    (translations / "a.jsonl").write_bytes(b"x" * 30)
-    (translations / "b.jsonl").write_bytes(b"x" * 12)
-    (root / "prepared" / "edits-0123456789abcdef.jsonl").write_bytes(b"x" * 77)
-    (root / "prepared" / "mini-nli-0123456789abcdef.json").write_bytes(b"x" * 99)
-    (root / "backends.json").write_text("{}")
-    return cache
-
-
 def test_everything_is_listed_with_its_owner_and_size(tmp_path: Path) -> None:
-    cache = full(tmp_path)
+    cache = make_full_cache(tmp_path)
     found = by_kind(tmp_path)
     assert [(kind, item.name) for kind, item in found.items()] == [
         ("encoder", PRETRAIN.name),
@@ -65,7 +41,7 @@ def test_everything_is_listed_with_its_owner_and_size(tmp_path: Path) -> None:
 
 
 def test_the_age_of_weights_is_that_of_their_last_use_and_of_others_that_of_the_last_write(tmp_path: Path) -> None:
-    cache = full(tmp_path)
+    cache = make_full_cache(tmp_path)
     os.utime(cache.place(JOB.key), (5000, 5000))
     checkpoints = tmp_path / "checkpoints" / ("c" * 64)
     for path in (*checkpoints.rglob("*"), checkpoints):
@@ -77,18 +53,18 @@ def test_the_age_of_weights_is_that_of_their_last_use_and_of_others_that_of_the_
 
 
 def test_what_is_made_or_needed_at_this_moment_is_in_use(tmp_path: Path) -> None:
-    cache = full(tmp_path)
+    cache = make_full_cache(tmp_path)
     with FileLock(cache.lock_file(JOB.key)):
-        assert [item.kind for item in items(tmp_path) if item.in_use] == ["victim"]
+        assert [item.kind for item in list_items(tmp_path) if item.in_use] == ["victim"]
     with FileLock(tmp_path / "locks" / f"{'c' * 64}.lock"):
-        assert [item.kind for item in items(tmp_path) if item.in_use] == ["checkpoints"]
+        assert [item.kind for item in list_items(tmp_path) if item.in_use] == ["checkpoints"]
     with cache.using([PRETRAIN.key]):  # that run may read what is prepared, too
         in_use = ["encoder", "edits", "translations", "rows", "in work"]
-        assert [item.kind for item in items(tmp_path) if item.in_use] == in_use
+        assert [item.kind for item in list_items(tmp_path) if item.in_use] == in_use
 
 
 def test_folders_of_living_and_of_killed_processes_are_told_apart(tmp_path: Path) -> None:
-    with scratch.folder("finetune", tmp_path) as folder:
+    with scratch.temporary_folder("finetune", tmp_path) as folder:
         left = tmp_path / "tmp" / "finetune-00000000"
         left.mkdir()
         (left / "model.safetensors").write_bytes(b"x" * 99)
@@ -106,14 +82,14 @@ def test_a_checkpoint_that_does_not_say_whose_it_is_is_listed_all_the_same(tmp_p
         folder.mkdir(parents=True)
         if content is not None:
             (folder / "run.json").write_text(content)
-    found = [(item.name, item.key) for item in items(tmp_path)]
+    found = [(item.name, item.key) for item in list_items(tmp_path)]
     names = ["unknown"] * 4 + ["finetune/a/b/clean/seed0"]
     assert sorted(found) == sorted((name, str(i) * 64) for i, name in enumerate(names))
 
 
 def test_what_rbench_did_not_put_there_is_not_listed(tmp_path: Path) -> None:
     full_elsewhere = tmp_path / "elsewhere"
-    cache = full(full_elsewhere)
+    cache = make_full_cache(full_elsewhere)
     root = tmp_path / "cache"
     for folder in ("weights/mine", "weights/ab/notes", f"weights/ab/{JOB.key}x", "checkpoints/mine", "mine"):
         (root / folder).mkdir(parents=True)
@@ -123,28 +99,15 @@ def test_what_rbench_did_not_put_there_is_not_listed(tmp_path: Path) -> None:
     (root / "prepared").mkdir()
     (root / "prepared" / "translations").symlink_to(full_elsewhere / "prepared" / "translations")
     (root / "prepared" / "edits-1.jsonl").symlink_to(full_elsewhere / "prepared" / "edits-0123456789abcdef.jsonl")
-    assert items(root) == []
+    assert list_items(root) == []
 
 
 def test_an_empty_cache_and_none_have_nothing(tmp_path: Path) -> None:
-    assert items(tmp_path) == items(tmp_path / "none") == []
+    assert list_items(tmp_path) == list_items(tmp_path / "none") == []
     assert not (tmp_path / "none").exists()
 
 
-def test_a_cache_that_cannot_be_read_is_said_with_a_remedy(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_read_is_said_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ResourceError, match="file is not a folder; RBENCH_CACHE=DIR names another"):
-        items(tmp_path / "file")
-
-
-def test_a_folder_that_may_not_be_entered_is_said_with_a_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "weights").mkdir()
-
-    def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "iterdir", refuse)  # root may read anything, and tests may run as root
-    with pytest.raises(ResourceError, match=r"cannot be read \(Permission denied: .*weights\); RBENCH_CACHE=DIR"):
-        items(tmp_path)
+    with pytest.raises(NotADirectoryError):
+        list_items(tmp_path / "file")

@@ -16,7 +16,7 @@ import pytest
 
 from rbench.schema import Training
 from rbench.store.weights import WeightCache, default_cache
-from rbench.store.weights.cache import left, sweep
+from rbench.store.weights.cache import list_leftovers, remove_leftovers
 from rbench.system import scratch
 from rbench.train.finetune import clean
 from tests import tiny
@@ -37,7 +37,9 @@ def finetune(place: Path, system: Path, told: Connection) -> None:
     encoder = tiny.encoder(tiny.write_bert(place / "bert"))
     with WeightCache(default_cache()).making(JOB):
         training = Training(epochs=3, batch_size=32)
-        clean.run(clean.Options(), tiny.context(encoder, tiny.data(64, 20), training, progress=progress))
+        clean.CleanStrategy().run(
+            clean.Options(), tiny.context(encoder, tiny.data(64, 20), training, progress=progress)
+        )
 
 
 @contextmanager
@@ -66,15 +68,15 @@ def test_a_killed_fine_tuning_is_swept_and_a_living_one_is_not(tmp_path: Path) -
     with finetuning(tmp_path, system) as process:
         at_work = sorted((cache.root / "tmp").iterdir())
         assert len(checkpoints(tmp_path)) == 1
-        assert cache.sweep() == left(cache.root) == []
+        assert cache.sweep() == list_leftovers(cache.root) == []
         assert sorted((cache.root / "tmp").iterdir()) == at_work
         process.kill()
         process.join()
     assert sorted((cache.root / "tmp").iterdir()) == at_work  # it could not clean up behind itself
     assert not list(system.glob("*rbench*"))
-    found = left(cache.root)
+    found = list_leftovers(cache.root)
     assert [path.name.split("-")[0] for path in found] == [JOB.key[:8], "finetune"]
-    assert sweep(cache.root) == found
+    assert remove_leftovers(cache.root) == found
     assert not list((cache.root / "tmp").iterdir())
     assert checkpoints(tmp_path) == []
     fill(cache, JOB)  # nobody holds the job either
@@ -83,13 +85,13 @@ def test_a_killed_fine_tuning_is_swept_and_a_living_one_is_not(tmp_path: Path) -
 def test_a_lock_without_its_folder_goes_silently(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     (tmp_path / "tmp" / "train-00000000.lock").touch()
-    assert left(tmp_path) == sweep(tmp_path) == []
+    assert list_leftovers(tmp_path) == remove_leftovers(tmp_path) == []
     assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_this_process_s_own_folders_are_spared(tmp_path: Path) -> None:
-    with scratch.folder("train", tmp_path) as folder:
-        assert left(tmp_path) == sweep(tmp_path) == []
+    with scratch.temporary_folder("train", tmp_path) as folder:
+        assert list_leftovers(tmp_path) == remove_leftovers(tmp_path) == []
         assert folder.is_dir()
 
 
@@ -97,7 +99,7 @@ def test_this_process_s_own_folders_are_spared(tmp_path: Path) -> None:
 def test_what_has_no_lock_is_not_swept(tmp_path: Path, name: str) -> None:
     (tmp_path / "tmp" / name).mkdir(parents=True)
     (tmp_path / "tmp" / name / "precious").touch()
-    assert left(tmp_path) == sweep(tmp_path) == []
+    assert list_leftovers(tmp_path) == remove_leftovers(tmp_path) == []
     assert (tmp_path / "tmp" / name / "precious").exists()
 
 
@@ -111,9 +113,9 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     linked(tmp_path / "tmp" / "train-0", tmp_path / "elsewhere")
     (tmp_path / "tmp" / "train-0.lock").touch()
-    with scratch.folder("train", tmp_path) as folder:
+    with scratch.temporary_folder("train", tmp_path) as folder:
         (folder / "link").symlink_to(tmp_path / "elsewhere")
-    assert left(tmp_path) == sweep(tmp_path) == []
+    assert list_leftovers(tmp_path) == remove_leftovers(tmp_path) == []
     assert (tmp_path / "elsewhere" / "precious").exists()
 
 
@@ -132,6 +134,6 @@ def test_prepared_files_that_were_never_finished_go_once_they_are_old(tmp_path: 
     link.symlink_to(tmp_path / "elsewhere")
     os.utime(link, (1000, 1000), follow_symlinks=False)
     os.utime(tmp_path / "elsewhere", (1000, 1000))
-    assert left(tmp_path) == sweep(tmp_path) == old
+    assert list_leftovers(tmp_path) == remove_leftovers(tmp_path) == old
     assert not any(file.exists() for file in old)
     assert all(file.exists() for file in (*others, link))

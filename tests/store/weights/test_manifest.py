@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rbench.store.weights import cache
-from rbench.store.weights.cache import problem, weights_hash
+from rbench.store.weights.cache import find_problem, weights_hash
 from rbench.system import digests
 
 
@@ -30,7 +30,7 @@ def test_a_manifest_names_every_file_but_itself_with_its_sha256(tmp_path: Path) 
     assert json.loads((tmp_path / "manifest.json").read_text()) == {
         "files": {"a": hashlib.sha256(b"one").hexdigest(), "below/b": hashlib.sha256(b"two").hexdigest()}
     }
-    assert problem(tmp_path) is None
+    assert find_problem(tmp_path) is None
 
 
 def test_weights_are_hashed_again_once_one_of_their_files_changes(

@@ -12,11 +12,11 @@ import pytest
 from rbench import api
 from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, Job, Record
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from rbench.store.weights import cache as sweeping
 from rbench.system import scratch
-from rbench.system.progress import Silent
+from rbench.system.progress import SilentProgress
 
 SUITE = """\
 name: small
@@ -34,7 +34,7 @@ train: {objective: mlm, data: mini-topic, steps: 10, learning_rate: 1.0e-3}
 """
 
 
-class Notes(Silent):
+class Notes(SilentProgress):
     """Remembers what is said."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ def run(place: Path, progress: Notes | None = None, only: tuple[str, ...] = ()) 
 
 
 def records(place: Path) -> dict[str, Record]:
-    return {record.job.stage: record for record in Store(place / "run").records()}
+    return {record.job.stage: record for record in RunStore(place / "run").records()}
 
 
 def swap_two_words(victim: Path) -> None:
@@ -97,7 +97,7 @@ def swap_two_words(victim: Path) -> None:
 
 def again(place: Path, stage: str) -> None:
     """As if the job had not run yet."""
-    store = Store(place / "run")
+    store = RunStore(place / "run")
     (job,) = (job for job in store.plan().jobs if job.stage == stage)  # type: ignore[union-attr]
     for file in store.folder(job).iterdir():
         file.unlink()
@@ -124,12 +124,12 @@ def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_
     ran: Path, made: tuple[Path, api.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rbench.execution import run as running
-    from rbench.execution.job import Context, run_job
+    from rbench.execution.job import RunContext, run_job
 
     tuned = records(ran)["finetune"]
     again(ran, "attack")
 
-    def alter_first(job: Job, context: Context) -> Record:
+    def alter_first(job: Job, context: RunContext) -> Record:
         if isinstance(job.spec, AttackJob):
             swap_two_words(context.cache.folder(job.needs["victim"]))
         return run_job(job, context)
@@ -147,12 +147,12 @@ def test_a_run_sweeps_what_killed_ones_left_and_says_so(place: Path) -> None:
     left.mkdir(parents=True)
     left.with_name(f"{left.name}.lock").touch()
     notes = Notes()
-    with scratch.folder("finetune") as living:
+    with scratch.temporary_folder("finetune") as living:
         run(place, notes, only=("pretrain",))
         assert living.is_dir()
     assert not left.exists()
     assert f"removed what killed processes had left: {left}" in notes.said
-    assert sweeping.left(default_cache()) == []
+    assert sweeping.list_leftovers(default_cache()) == []
     assert not list((default_cache() / "tmp").iterdir())
     quiet = Notes()
     run(place, quiet, only=("pretrain",))
@@ -161,11 +161,11 @@ def test_a_run_sweeps_what_killed_ones_left_and_says_so(place: Path) -> None:
 
 def test_what_a_run_needs_is_in_use_until_it_is_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rbench.execution import run as running
-    from rbench.execution.job import Context, run_job
+    from rbench.execution.job import RunContext, run_job
 
     seen: list[set[str]] = []
 
-    def look_first(job: Job, context: Context) -> Record:
+    def look_first(job: Job, context: RunContext) -> Record:
         seen.append(WeightCache(default_cache()).in_use())
         return run_job(job, context)
 

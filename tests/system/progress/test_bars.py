@@ -8,20 +8,13 @@ import pytest
 from rich.console import Console
 
 from rbench.system import progress as module
-from rbench.system.progress import Bars, Lines, Silent, duration, tracking, watching
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from rbench.system.progress import ProgressBars, ProgressLines, SilentProgress, format_duration, track_items, watching
+from tests.clock import ManualClock
 
 
 def test_lines_at_start_and_end_and_one_each_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
-    lines = Lines(clock)
+    clock = ManualClock()
+    lines = ProgressLines(clock)
     lines.start("attack/x", 2, 5)
     lines.update(50, 200)  # a resumed job: only what is done from now on tells its speed
     for done in range(51, 101):
@@ -38,8 +31,8 @@ def test_lines_at_start_and_end_and_one_each_half_minute(capsys: pytest.CaptureF
 
 
 def test_each_job_starts_its_own_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = Clock()
-    lines = Lines(clock)
+    clock = ManualClock()
+    lines = ProgressLines(clock)
     for index in (1, 2):
         lines.start(f"job{index}", index, 2)
         clock.now += 20
@@ -56,7 +49,7 @@ def test_each_job_starts_its_own_half_minute(capsys: pytest.CaptureFixture[str])
 
 
 def test_tracking_yields_everything_and_says_little(capsys: pytest.CaptureFixture[str]) -> None:
-    with tracking("reading") as track:
+    with track_items("reading") as track:
         assert list(track(["a", "b"])) == ["a", "b"]
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", "")
@@ -68,7 +61,7 @@ def test_tracking_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         module, "console", lambda stderr=False: Console(file=file, force_terminal=True, width=140, color_system=None)
     )
-    with tracking("reading") as track:
+    with track_items("reading") as track:
         assert list(track(range(3))) == [0, 1, 2]
     assert "reading" in file.getvalue() and "2/3" in file.getvalue() and "\n" not in file.getvalue().rstrip()[-1:]
 
@@ -86,12 +79,12 @@ def test_tracking_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_bars_show_job_and_run_and_leave_a_line_a_job() -> None:
     file = io.StringIO()
-    shown = Bars(Console(file=file, force_terminal=True, width=140, color_system=None))
+    shown = ProgressBars(Console(file=file, force_terminal=True, width=140, color_system=None))
     with shown.display:
         for index in (1, 2):
             shown.start(f"attack/[x]{index}", index, 2)
@@ -108,10 +101,10 @@ def test_bars_show_job_and_run_and_leave_a_line_a_job() -> None:
 
 def test_how_one_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     with watching(quiet=True) as progress:
-        assert isinstance(progress, Silent)
+        assert isinstance(progress, SilentProgress)
     with watching(quiet=False) as progress:
-        assert isinstance(progress, Lines)
+        assert isinstance(progress, ProgressLines)
     monkeypatch.setattr(module, "is_terminal", lambda stderr=False: True)
     monkeypatch.setattr(module, "console", lambda stderr=False: Console(file=io.StringIO(), force_terminal=True))
     with watching(quiet=False) as progress:
-        assert isinstance(progress, Bars)
+        assert isinstance(progress, ProgressBars)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rbench.system.progress import WINDOW, Pace
-from tests.system.progress.test_bars import Clock
+from rbench.system.progress import PACE_WINDOW, StepPace
+from tests.clock import ManualClock
 
 
-def walked(*paces: tuple[int, float], begun: int = 0) -> tuple[Pace, int]:
+def walked(*paces: tuple[int, float], begun: int = 0) -> tuple[StepPace, int]:
     """A job that did so many steps at so many seconds each, one pace after the other; and the steps done."""
-    clock, done = Clock(), begun
-    pace = Pace(clock)
+    clock, done = ManualClock(), begun
+    pace = StepPace(clock)
     pace.update(done)
     for steps, seconds in paces:
         for _ in range(steps):
@@ -42,9 +42,9 @@ def test_a_job_that_gets_faster_is_judged_by_its_new_pace_too() -> None:
 def test_nothing_is_promised_before_a_step_was_done_or_while_none_is() -> None:
     pace, done = walked(begun=7)
     assert pace.left(done, 10) is None
-    clock = Clock()
-    stuck = Pace(clock)
-    for second in range(int(2 * WINDOW)):
+    clock = ManualClock()
+    stuck = StepPace(clock)
+    for second in range(int(2 * PACE_WINDOW)):
         clock.now = second
         stuck.update(3 if second else 0)
     assert stuck.left(3, 10) is None

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,33 +15,19 @@ import transformers
 from pydantic import ValidationError
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.errors import SuiteError
-from rbench.schema import TaskSpec, Training
+from rbench.schema import Training
 from rbench.tasks import Example
 from rbench.train.finetune import FinetuneContext, adversarial, clean, random_substitutions
 from rbench.train.finetune._adversarial_trainer import AdversarialStats, AdversarialTrainer
-from rbench.train.finetune._data import collator, encode
-from rbench.words.substitution.batched import Geometry, Swapped, Target, at_most
+from rbench.train.finetune._data import encode, make_collator
+from rbench.train.finetune._options import AdversarialTuningOptions, RandomTuningOptions
+from rbench.words.substitution.batched import BatchedGeometry, SearchTarget, SubstitutedText, at_most
 from tests import tiny
 from tests.recipes import substitution_toy as toy
+from tests.train.finetune.toy_data import PREMISE, make_toy_data
 
 NOTHING = "the and a the and a the"
 """Stop words alone: nothing can be replaced."""
-PREMISE = "the film is good and fine, the tale very dull."
-
-
-def data(train: int = 128, *, test: int = 60, pairs: bool = False, labels: list[int] | None = None) -> Any:
-    """Sentences of the toy world in memory, with the interface of TaskData."""
-    texts, own = toy.sentences(np.random.default_rng(0), train + test + 40)
-    own[: len(labels or ())] = labels or []
-    rows = [
-        Example(id=str(k), texts=(PREMISE, text) if pairs else (text,), label=label)
-        for k, (text, label) in enumerate(zip(texts, own, strict=True))
-    ]
-    splits = {"train": rows[:train], "validation": rows[train : train + 40], "test": rows[train + 40 :]}
-    columns = ("premise", "hypothesis") if pairs else ("text",)
-    spec = TaskSpec(name="toy", kind="nli" if pairs else "single", columns=columns, labels=("bad", "good"))
-    return SimpleNamespace(spec=spec, split=splits.__getitem__)
 
 
 def run(found: Any, training: Training, *, seed: int = 0, kind: str = "bert", told: list[str] | None = None, **options):
@@ -55,15 +40,15 @@ def run(found: Any, training: Training, *, seed: int = 0, kind: str = "bert", to
         progress=lambda done, total, text: (told if told is not None else []).append(text),
         resources=toy.resources(kind),
     )
-    return adversarial.run(adversarial.Options(**options), context)
+    return adversarial.AdversarialStrategy().run(AdversarialTuningOptions(**options), context)
 
 
-def search(victim: EncoderClassifier, examples: list[Example], most: int = 10, **options: Any) -> list[Swapped]:
+def search(victim: EncoderClassifier, examples: list[Example], most: int = 10, **options: Any) -> list[SubstitutedText]:
     """The search with plain cross-entropy, to the end of the budget."""
     labels = torch.tensor([example.label for example in examples])
-    return Geometry.of(toy.resources(), candidates=50, min_cosine=0.5)(
+    return BatchedGeometry.of(toy.resources(), candidates=50, min_cosine=0.5)(
         [example.texts for example in examples],
-        Target(
+        SearchTarget(
             victim.encoder,
             lambda z, rows: torch.nn.functional.cross_entropy(victim.head(z), labels[rows], reduction="none"),
             max_length=64,
@@ -80,9 +65,9 @@ def accuracy(victim: EncoderClassifier, texts: list[tuple[str, ...]], examples: 
 
 
 def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
-    found, training = data(160, test=30), Training(epochs=3, learning_rate=3e-3, batch_size=32)
+    found, training = make_toy_data(160, test=30), Training(epochs=3, learning_rate=3e-3, batch_size=32)
     longer, tests = training.model_copy(update={"epochs": 4}), found.split("test")
-    plain, _ = clean.run(clean.Options(), tiny.context(toy.classifier().encoder, found, longer))
+    plain, _ = clean.CleanStrategy().run(clean.Options(), tiny.context(toy.classifier().encoder, found, longer))
     hard, _ = run(found, training)
     assert not hard.training
     kept = [accuracy(v, [e.texts for e in tests], tests) for v in (plain, hard)]
@@ -92,7 +77,7 @@ def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
 
 
 def test_pairs_and_other_tokenizers_are_hardened_too() -> None:
-    found = data(16, pairs=True)
+    found = make_toy_data(16, pairs=True)
     victim, scores = run(found, SHORT, kind="roberta")
     assert 0 < scores["words_replaced"] <= 0.4
     assert not torch.equal(victim.head.weight, before(found).head.weight)
@@ -109,12 +94,17 @@ def before(found: Any, max_length: int = 128) -> EncoderClassifier:
 
 
 def step(
-    victim: EncoderClassifier, found: Any, epoch: float, folder: str, strategy: Any = adversarial, **options: Any
+    victim: EncoderClassifier,
+    found: Any,
+    epoch: float,
+    folder: str,
+    strategy: Any = adversarial.AdversarialStrategy,
+    **options: Any,
 ) -> tuple[float, AdversarialStats]:
     """The loss of one step on all training examples as one batch; gradients are in the victim's parameters."""
     chosen, tally = strategy.Options(**options), AdversarialStats()
     trainer = AdversarialTrainer(
-        geometry=Geometry.of(toy.resources(), candidates=50, min_cosine=0.5),
+        geometry=BatchedGeometry.of(toy.resources(), candidates=50, min_cosine=0.5),
         examples=found.split("train"),
         options=chosen,
         fixed=chosen.protected(found.spec),
@@ -124,7 +114,7 @@ def step(
             folder, report_to=[], use_cpu=True, remove_unused_columns=False, per_device_train_batch_size=1000
         ),
         train_dataset=encode(found.split("train"), victim.tokenizer, victim.max_length),
-        data_collator=collator(victim.tokenizer),
+        data_collator=make_collator(victim.tokenizer),
     )
     trainer.state.epoch, trainer.current_gradient_accumulation_steps = epoch, 1
     (batch,) = trainer.get_train_dataloader()
@@ -143,7 +133,7 @@ def mean_loss(victim: EncoderClassifier, texts: list[tuple[str, ...]], labels: l
 
 @pytest.mark.parametrize(("epoch", "pairs"), [(0.9, False), (1.0, False), (1.5, True)])
 def test_a_step_is_the_mean_loss_over_clean_and_adversarial_texts(tmp_path: Path, epoch: float, pairs: bool) -> None:
-    found = data(20, pairs=pairs)
+    found = make_toy_data(20, pairs=pairs)
     victim, slow = before(found), before(found).eval()
     loss, tally = step(victim, found, epoch, str(tmp_path), until="budget", max_words=2)
     examples = found.split("train")
@@ -168,7 +158,7 @@ def test_a_step_is_the_mean_loss_over_clean_and_adversarial_texts(tmp_path: Path
 @pytest.mark.parametrize("direction", ["gradient", "deepfool"])
 def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction: str) -> None:
     """Every third text is one of stop words, so that nothing in it can be replaced."""
-    found = data(21)
+    found = make_toy_data(21)
     rows = found.split("train")
     rows[::3] = [row._replace(texts=(NOTHING,)) for row in rows[::3]]
     victim, slow = before(found), before(found).eval()
@@ -194,7 +184,7 @@ def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction:
 
 
 def test_a_batch_in_which_no_text_can_be_changed_is_a_clean_one(tmp_path: Path) -> None:
-    found = data(6)
+    found = make_toy_data(6)
     rows = found.split("train")
     rows[:] = [row._replace(texts=(NOTHING,)) for row in rows]
     victim = before(found)
@@ -207,7 +197,7 @@ def test_a_batch_in_which_no_text_can_be_changed_is_a_clean_one(tmp_path: Path) 
 
 def test_words_without_a_candidate_are_counted_and_starve_the_strategy() -> None:
     """Word vectors in which no word is near another leave every word without a candidate."""
-    found = data(32)
+    found = make_toy_data(32)
     fed = run(found, SHORT, epochs=1)
     assert fed.health is not None and not fed.health.flags
     assert fed.health.values["words asked"] > 0
@@ -220,24 +210,24 @@ def test_words_without_a_candidate_are_counted_and_starve_the_strategy() -> None
 
 
 def test_neighbours_need_no_masked_lm() -> None:
-    options = adversarial.Options(variant="released")
-    assert adversarial.needs(options) == ("word_vectors", "stopwords")
+    options = AdversarialTuningOptions(variant="released")
+    assert adversarial.AdversarialStrategy().needs(options) == ("word_vectors", "stopwords")
     assert (options.source, options.candidates, options.order, options.keep_step) == (
         *("neighbours", 24, "once"),
         "positive",
     )
-    assert adversarial.Options() == adversarial.Options(variant="printed")
-    made = run(data(32), SHORT, variant="released", epochs=1)
+    assert AdversarialTuningOptions() == AdversarialTuningOptions(variant="printed")
+    made = run(make_toy_data(32), SHORT, variant="released", epochs=1)
     assert made.scores["adversarial_texts"] > 0
 
 
 def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tmp_path: Path) -> None:
-    found = data(20)
+    found = make_toy_data(20)
     victim = before(found).eval()
     with torch.no_grad():
         inputs = victim.tokenizer([e.texts[0] for e in found.split("train")], padding=True, return_tensors="pt")
         wrong = (1 - victim(**inputs).logits.argmax(dim=1)).tolist()
-    found = data(20, labels=wrong)
+    found = make_toy_data(20, labels=wrong)
     loss, tally = step(before(found), found, 1.0, str(tmp_path), erring="leave")
     assert (tally.searched, tally.texts) == (20, 0)
     assert loss == pytest.approx(mean_loss(victim, [e.texts for e in found.split("train")], wrong).item(), rel=1e-5)
@@ -249,8 +239,11 @@ def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tm
 
 def test_the_control_has_the_same_budget_and_fools_less(tmp_path: Path) -> None:
     """Random changes of a victim that has learnt the task, and the search's, within a budget of four of ten words."""
-    found, tallies = data(60), {}
-    for name, strategy in (("geometry", adversarial), ("random", random_substitutions)):
+    found, tallies = make_toy_data(60), {}
+    for name, strategy in (
+        ("geometry", adversarial.AdversarialStrategy),
+        ("random", random_substitutions.RandomStrategy),
+    ):
         _, tallies[name] = step(toy.trained(), found, 1.0, str(tmp_path), strategy, until="budget")
     assert tallies["random"].scores()["words_replaced"] == pytest.approx(0.4)
     assert tallies["random"].fooled < 0.7 * tallies["geometry"].fooled
@@ -258,17 +251,20 @@ def test_the_control_has_the_same_budget_and_fools_less(tmp_path: Path) -> None:
 
 
 def test_the_control_draws_anew_in_each_epoch_and_ends_as_the_search_does(tmp_path: Path) -> None:
-    found = data(20)
-    losses = [step(before(found), found, epoch, str(tmp_path), random_substitutions)[0] for epoch in (1.0, 1.5, 2.0)]
+    found = make_toy_data(20)
+    losses = [
+        step(before(found), found, epoch, str(tmp_path), random_substitutions.RandomStrategy)[0]
+        for epoch in (1.0, 1.5, 2.0)
+    ]
     assert losses[0] == losses[1] != losses[2]
-    _, fooled = step(before(found), found, 1.0, str(tmp_path), random_substitutions)
-    _, budget = step(before(found), found, 1.0, str(tmp_path), random_substitutions, until="budget")
+    _, fooled = step(before(found), found, 1.0, str(tmp_path), random_substitutions.RandomStrategy)
+    _, budget = step(before(found), found, 1.0, str(tmp_path), random_substitutions.RandomStrategy, until="budget")
     assert fooled.scores()["words_replaced"] < budget.scores()["words_replaced"]
 
 
 def test_of_some_texts_the_others_are_trained_on_as_they_are(tmp_path: Path) -> None:
     """Seven of 21 texts are searched. The loss says which: one set of seven gives it, and chance draws others."""
-    found = data(21)
+    found = make_toy_data(21)
     examples = found.split("train")
     loss, tally = step(before(found), found, 1.0, str(tmp_path), until="budget", max_words=2, num_texts=7)
     assert tally.searched == tally.texts == 7
@@ -282,19 +278,19 @@ def test_of_some_texts_the_others_are_trained_on_as_they_are(tmp_path: Path) -> 
 
 
 def test_other_texts_are_drawn_in_other_epochs_and_all_where_there_are_fewer(tmp_path: Path) -> None:
-    found = data(21)
+    found = make_toy_data(21)
     steps = partial(step, folder=str(tmp_path), until="budget", max_words=1)
     one, same, other = (steps(before(found), found, epoch, num_texts=7)[0] for epoch in (1.0, 1.5, 2.0))
     assert one == same != other
     assert steps(before(found), found, 1.0, num_texts=22)[0] == steps(before(found), found, 1.0)[0]
-    _, control = step(before(found), found, 1.0, str(tmp_path), random_substitutions, num_texts=7)
+    _, control = step(before(found), found, 1.0, str(tmp_path), random_substitutions.RandomStrategy, num_texts=7)
     assert control.searched == 7
 
 
 def test_a_batch_without_a_drawn_text_is_a_clean_one() -> None:
     """One text of 32 is searched, in two batches."""
     told: list[str] = []
-    _, scores = run(data(32), SHORT, epochs=1, num_texts=1, told=told)
+    _, scores = run(make_toy_data(32), SHORT, epochs=1, num_texts=1, told=told)
     assert scores["searched_texts"] == 1
 
 
@@ -304,7 +300,7 @@ SHORT = Training(epochs=2, learning_rate=1e-3, batch_size=16)
 
 
 def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> None:
-    found, told = data(32), []
+    found, told = make_toy_data(32), []
     victim, scores = run(found, SHORT, told=told)
     again, same = run(found, SHORT)
     assert scores == same
@@ -321,7 +317,7 @@ def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> No
 
 
 def test_the_control_runs_whole_and_a_seed_decides_it() -> None:
-    found = data(32)
+    found = make_toy_data(32)
     context = [
         FinetuneContext(
             toy.classifier().encoder,
@@ -334,16 +330,18 @@ def test_the_control_runs_whole_and_a_seed_decides_it() -> None:
         )
         for seed in (0, 0, 1)
     ]
-    options = random_substitutions.Options(source="neighbours", until="budget")
-    (one, scores), (again, same), (other, _) = (random_substitutions.run(options, given) for given in context)
+    options = RandomTuningOptions(source="neighbours", until="budget")
+    (one, scores), (again, same), (other, _) = (
+        random_substitutions.RandomStrategy().run(options, given) for given in context
+    )
     assert scores == same and 0 < scores["words_replaced"] <= 0.41
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
     assert not torch.equal(one.head.weight, other.head.weight)
-    assert set(scores) == {"validation_accuracy", "best_epoch", *random_substitutions.COUNTED}
+    assert set(scores) == {"validation_accuracy", "best_epoch", *random_substitutions.RandomStrategy.counted}
 
 
 def test_the_last_epoch_is_kept_where_that_is_asked() -> None:
-    found = data(32)
+    found = make_toy_data(32)
     last, scores = run(found, SHORT, keep="last", clean_epochs=2)
     assert scores["best_epoch"] == 4
     validation = found.split("validation")
@@ -351,7 +349,7 @@ def test_the_last_epoch_is_kept_where_that_is_asked() -> None:
 
 
 def test_adversarial_epochs_may_be_other_than_the_tasks() -> None:
-    found = data(16)
+    found = make_toy_data(16)
     one, scores = run(found, SHORT, epochs=1)
     other, same = run(found, SHORT.model_copy(update={"epochs": 1}))
     assert scores == same and scores["best_epoch"] == 2
@@ -360,35 +358,24 @@ def test_adversarial_epochs_may_be_other_than_the_tasks() -> None:
 
 def test_no_clean_epoch_is_kept_however_good_it_was() -> None:
     """The learning rate is so small that all epochs are equally accurate: of equal ones the first is kept."""
-    _, scores = run(data(16), SHORT.model_copy(update={"learning_rate": 1e-9}), clean_epochs=2)
+    _, scores = run(make_toy_data(16), SHORT.model_copy(update={"learning_rate": 1e-9}), clean_epochs=2)
     assert scores["best_epoch"] == 3
-
-
-def test_a_protected_column_that_the_task_lacks_is_named() -> None:
-    with pytest.raises(SuiteError, match="premises"):
-        run(data(16), SHORT, protect={"single": ("premises",)})
-
-
-@pytest.mark.parametrize("wrong", [{"share": 0}, {"share": 1.5}, {"max_words": 0}, {"until": "never"}, {"epochs": 0}])
-def test_wrong_options_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        adversarial.Options(**wrong)
 
 
 @pytest.mark.parametrize("name", ["order", "word_norm", "direction", "projection", "accept_flip", "keep_step"])
 def test_the_control_has_no_option_that_it_does_without(name: str) -> None:
-    assert name in adversarial.Options.model_fields
-    with pytest.raises(ValidationError, match="Extra inputs"):
-        random_substitutions.Options(**{name: adversarial.Options().model_dump()[name]})
+    assert name in AdversarialTuningOptions.model_fields
+    with pytest.raises(ValidationError, match=name):
+        RandomTuningOptions(**{name: AdversarialTuningOptions().model_dump()[name]})
 
 
 def test_the_control_of_the_released_variant_has_its_candidates_and_budget() -> None:
-    options = random_substitutions.Options(variant="released")
+    options = RandomTuningOptions(variant="released")
     assert (options.source, options.candidates, options.max_words) == ("neighbours", 24, 50)
 
 
 def test_the_defaults_are_the_papers() -> None:
-    options = adversarial.Options()
+    options = AdversarialTuningOptions()
     assert (options.clean_epochs, options.max_words, options.share, options.candidates) == (1, 10, 0.4, 50)
 
 

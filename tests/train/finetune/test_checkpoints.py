@@ -20,15 +20,15 @@ from rbench.schema import Training
 from rbench.tasks import Example
 from rbench.train.finetune import FinetuneContext, Finetuned, _tuning, adversarial, clean, freelb
 from tests.recipes import substitution_toy as toy
-from tests.train.finetune.test_adversarial import data
+from tests.train.finetune.toy_data import make_toy_data
 
 TRAINING = Training(epochs=3, learning_rate=1e-3, batch_size=8)
 STEPS = 4  # of an epoch: 30 examples in batches of 8
 STRATEGIES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "clean": (clean, {}),
-    "freelb": (freelb, {"adv_steps": 2}),
-    "adversarial": (adversarial, {}),
-    "adversarial, last": (adversarial, {"keep": "last", "until": "budget"}),
+    "clean": (clean.CleanStrategy(), {}),
+    "freelb": (freelb.FreeLBStrategy(), {"adv_steps": 2}),
+    "adversarial": (adversarial.AdversarialStrategy(), {}),
+    "adversarial, last": (adversarial.AdversarialStrategy(), {"keep": "last", "until": "budget"}),
 }
 
 
@@ -62,7 +62,7 @@ def context(folder: Path | None, told: list[int] | None = None, stop: int = 0, *
 
     given = FinetuneContext(
         encoder(),
-        data(30),
+        make_toy_data(30),
         TRAINING,
         seed=0,
         device="cpu",
@@ -195,14 +195,14 @@ def test_a_fingerprint_holds_all_that_a_training_begins_with() -> None:
         (5, "last"),
     ]
     changed = [[*given[:place], value, *given[place + 1 :]] for place, value in others]
-    assert len({_tuning.fingerprint(*one) for one in [given, [*given], *changed]}) == 1 + len(changed)
+    assert len({_tuning.training_fingerprint(*one) for one in [given, [*given], *changed]}) == 1 + len(changed)
 
 
 def test_checkpoints_of_another_fine_tuning_are_not_gone_on_from(tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [
         {"seed": 1},
-        {"data": data(30, labels=[0, 1, 0, 1, 0, 1, 0, 1])},
-        {"data": reworded(data(30))},
+        {"data": make_toy_data(30, labels=[0, 1, 0, 1, 0, 1, 0, 1])},
+        {"data": reworded(make_toy_data(30))},
         {"training": TRAINING.model_copy(update={"learning_rate": 2e-3})},
         {"encoder": encoder(seed=1)},
     ]

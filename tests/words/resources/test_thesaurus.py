@@ -10,9 +10,9 @@ import pytest
 from rbench.errors import ResourceError
 from rbench.mini.lexical import pos_tags
 from rbench.mini.lexicon import load
-from rbench.schema import ResourceSet, Source
+from rbench.schema import ResourceSet, ResourceSource
 from rbench.words.resources import Resources
-from rbench.words.resources.thesaurus import Related, mini_thesaurus, related, wordnet_thesaurus
+from rbench.words.resources.thesaurus import RelatedWords, make_related, mini_thesaurus, wordnet_thesaurus
 
 
 @dataclass(eq=False)
@@ -90,17 +90,17 @@ def words() -> Words:
 
 def test_words_are_of_one_part_of_speech_inflected_like_the_word(words: Words) -> None:
     look_up = wordnet_thesaurus(words)
-    assert look_up("rose", "VERB") == Related(
+    assert look_up("rose", "VERB") == RelatedWords(
         synonyms=("climbed", "resurrected"),
         hypernyms=("moved", "displaced", "lived"),
         antonyms=("fell",),
         forms=("rise", "rises", "risen", "rising"),
     )
     assert look_up("Rising", "VERB").antonyms == ("falling",) and look_up("rise", "VERB").antonyms == ("fall",)
-    assert look_up("films", "NOUN") == Related(("movies",), ("products",), (), ("film",))
-    assert look_up("better", "ADJ") == Related(("finer",), (), ("worse",), ("good", "best"))
-    assert look_up("rise", "NOUN") == Related(forms=("rises",)), "inflections are not WordNet's to list"
-    assert look_up("film", "DET") == look_up("qwerty", "NOUN") == Related()
+    assert look_up("films", "NOUN") == RelatedWords(("movies",), ("products",), (), ("film",))
+    assert look_up("better", "ADJ") == RelatedWords(("finer",), (), ("worse",), ("good", "best"))
+    assert look_up("rise", "NOUN") == RelatedWords(forms=("rises",)), "inflections are not WordNet's to list"
+    assert look_up("film", "DET") == look_up("qwerty", "NOUN") == RelatedWords()
 
 
 def test_a_word_does_not_become_what_somebody_of_its_name_is() -> None:
@@ -108,7 +108,7 @@ def test_a_word_does_not_become_what_somebody_of_its_name_is() -> None:
     made = Words()
     hardy = made.add("n", "Hardy Thomas_Hardy")
     hardy.kinds.append(made.add("n", "writer author"))
-    assert wordnet_thesaurus(made)("hardy", "NOUN") == Related()
+    assert wordnet_thesaurus(made)("hardy", "NOUN") == RelatedWords()
     hardy.above.append(made.add("n", "plant"))
     assert wordnet_thesaurus(made)("hardy", "NOUN").hypernyms == ("plant",), "what is above it in general is kept"
 
@@ -126,11 +126,11 @@ def test_a_comparative_with_its_own_antonym_uses_that_antonym() -> None:
     more.senses[0].opposite.append(less.senses[0])
     much.senses[0].opposite.append(made.add("a", "little").senses[0])
     look_up = wordnet_thesaurus(made)
-    assert look_up("more", "ADJ") == Related(antonyms=("less",), forms=("much", "most"))
+    assert look_up("more", "ADJ") == RelatedWords(antonyms=("less",), forms=("much", "most"))
     assert look_up("much", "ADJ").antonyms == ("little",)
     made.add("a", "higher")
     made.add("a", "high").senses[0].opposite.append(made.add("a", "low").senses[0])
-    assert look_up("higher", "ADJ") == Related(antonyms=("lower",), forms=("high", "highest"))
+    assert look_up("higher", "ADJ") == RelatedWords(antonyms=("lower",), forms=("high", "highest"))
     made.add("v", "see"), made.add("v", "saw")
     assert look_up("saw", "VERB").forms == ("see", "sees", "seen", "seeing"), "of verbs and nouns first the base form"
 
@@ -147,25 +147,29 @@ def test_the_order_of_hypernyms_is_fixed(words: Words) -> None:
 
 
 def test_relations_are_disjoint_single_words_without_the_word_itself() -> None:
-    made = related(
+    made = make_related(
         "big",
         synonyms=["large", "big", "large", "Big_Apple", "Goliath", "small", "well-known", "x1"],
         hypernyms=["large", "sizable"],
         antonyms=["small", "big"],
         forms=["bigger", "small"],
     )
-    assert made == Related(("large", "well-known"), ("sizable",), ("small",), ("bigger",))
+    assert made == RelatedWords(("large", "well-known"), ("sizable",), ("small",), ("bigger",))
     assert made.all == {"large", "well-known", "sizable", "small", "bigger"}
 
 
 def test_the_thesaurus_of_the_embedded_world_gives_its_words() -> None:
     look_up = mini_thesaurus()
-    assert look_up("Bought", "VERB") == Related(
+    assert look_up("Bought", "VERB") == RelatedWords(
         ("purchased", "acquired", "procured"), (), ("sold", "vended", "peddled", "hawked"), ("buy", "buys")
     )
     assert look_up("dogs", "NOUN").hypernyms[:2] == ("animals", "creatures")
     assert (
-        look_up("dogs", "VERB") == look_up("was", "VERB") == look_up("the", "DET") == look_up("x", "NOUN") == Related()
+        look_up("dogs", "VERB")
+        == look_up("was", "VERB")
+        == look_up("the", "DET")
+        == look_up("x", "NOUN")
+        == RelatedWords()
     )
 
 
@@ -182,12 +186,12 @@ def test_every_word_of_the_embedded_world_has_words_of_its_own_kind() -> None:
 
 
 def test_the_thesaurus_stands_behind_the_resource_synonyms(tmp_path: Path) -> None:
-    profile = ResourceSet(name="it", synonyms=Source(kind="mini"))
+    profile = ResourceSet(name="it", synonyms=ResourceSource(kind="mini"))
     assert Resources(profile).thesaurus("good", "ADJ").antonyms[0] == "bad"
     (tmp_path / "ppdb").mkdir()
     (tmp_path / "ppdb" / "synonyms.txt").write_text("good fine\n")
-    for source in (Source(kind="folder", name="ppdb"), Source(kind="wordnet", name="ppdb")):
+    for source in (ResourceSource(kind="folder", name="ppdb"), ResourceSource(kind="wordnet", name="ppdb")):
         listed = Resources(ResourceSet(name="it", synonyms=source), [tmp_path])
         assert listed.synonyms("good") == ["fine"]
-        with pytest.raises(ResourceError, match="a list of synonyms has none"):
+        with pytest.raises(ResourceError, match="kind: wordnet"):
             _ = listed.thesaurus

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 
 from rbench.encoders.vectors import WordVectors
-from rbench.errors import ResourceError
 from rbench.words.substitution.candidates import MaskedWords
 from tests.recipes import substitution_toy as toy
 
@@ -138,17 +135,10 @@ def test_no_slots_no_calls():
     assert make()([]) == []
 
 
-def test_a_slow_tokenizer_is_refused():
-    language_model = toy.masked_lm()
-    language_model.tokenizer = SimpleNamespace(is_fast=False)
-    with pytest.raises(ResourceError, match="fast tokenizer"):
-        MaskedWords(language_model, toy.word_vectors())
-
-
 def test_a_cosine_of_exactly_the_least_passes():
     masked_words = make(min_cosine=1.0)
     masked_words.vectors = WordVectors(["film", "movie", "plot"], np.array([[0, 2], [0, 5], [3, 0]], dtype=np.float32))
-    assert masked_words._passing("film", ["movie", "plot"]) == [True, False]
+    assert masked_words._passes_filter("film", ["movie", "plot"]) == [True, False]
 
 
 def test_of_several_cases_of_a_prediction_the_most_probable_is_taken():

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from rbench.words.substitution.word_gradients import nearest_boundary
+from rbench.words.substitution.word_gradients import find_nearest_boundary
 
 
 def slow(logits, label, weight):
@@ -26,9 +26,9 @@ def test_it_is_the_class_with_the_least_distance():
         z = torch.randn(7, 3, generator=generator)
         logits = z @ weight.T + torch.randn(5, generator=generator)
         labels = torch.randint(5, (7,), generator=generator)
-        found = nearest_boundary(logits, labels, weight).tolist()
+        found = find_nearest_boundary(logits, labels, weight).tolist()
         assert found == [slow(*one, weight.tolist()) for one in zip(logits.tolist(), labels.tolist(), strict=True)]
-        assert nearest_boundary(logits.log_softmax(dim=1), labels, weight).tolist() == found
+        assert find_nearest_boundary(logits.log_softmax(dim=1), labels, weight).tolist() == found
         second = logits.scatter(1, labels.unsqueeze(1), -math.inf).argmax(dim=1).tolist()
         differs += found != second
     assert differs > 10  # the nearest boundary is not simply the second most probable class
@@ -36,10 +36,10 @@ def test_it_is_the_class_with_the_least_distance():
 
 def test_with_two_classes_it_is_the_other_one():
     weight, labels = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
-    assert nearest_boundary(torch.tensor([[3.0, 1.0], [3.0, 1.0]]), labels, weight).tolist() == [1, 0]
+    assert find_nearest_boundary(torch.tensor([[3.0, 1.0], [3.0, 1.0]]), labels, weight).tolist() == [1, 0]
 
 
 def test_equal_distances_and_equal_rows():
     weight = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     logits = torch.tensor([[4.0, 1.0, 1.0, 4.0]])
-    assert nearest_boundary(logits, torch.tensor([0]), weight).tolist() == [1]  # 1 before 2; 3 has none
+    assert find_nearest_boundary(logits, torch.tensor([0]), weight).tolist() == [1]  # 1 before 2; 3 has none

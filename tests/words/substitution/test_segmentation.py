@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rbench.words.substitution.segmentation import SegmentedTexts, spans_of
+from rbench.words.substitution.segmentation import SegmentedTexts, find_words
 
 
 def textattack_words(text):
@@ -33,7 +33,7 @@ def textattack_words(text):
     ],
 )
 def test_words_are_split_as_textattack_does(text):
-    spans = spans_of((text, "in between", text))
+    spans = find_words((text, "in between", text))
     for column in (0, 2):
         mine = [(start, end) for c, start, end in spans if c == column]
         theirs, end = [], 0
@@ -49,7 +49,7 @@ def test_random_text_is_split_as_textattack_does():
     letters = "abZé'-_*@`×˗ .,;!\t\n\u00a0\u2028\x1c5²½ß\u0301"
     for _ in range(2000):
         text = "".join(rng.choice(letters) for _ in range(rng.randint(0, 25)))
-        assert [text[start:end] for _, start, end in spans_of((text,))] == textattack_words(text)
+        assert [text[start:end] for _, start, end in find_words((text,))] == textattack_words(text)
 
 
 def test_a_text_comes_back_with_other_words_in_their_places():
@@ -59,8 +59,8 @@ def test_a_text_comes_back_with_other_words_in_their_places():
     for row, columns in enumerate(texts):
         own = segmented.words[row]
         assert segmented.columns(row, own) == columns
-        assert segmented.placed(row, own) == segmented.spans[row] == spans_of(columns)
+        assert segmented.spans_with(row, own) == segmented.spans[row] == find_words(columns)
         other = tuple(f"new{k}" for k in range(len(own)))
         made = segmented.columns(row, other)
-        assert [made[c][start:end] for c, start, end in segmented.placed(row, other)] == list(other)
+        assert [made[c][start:end] for c, start, end in segmented.spans_with(row, other)] == list(other)
     assert segmented.columns(0, tuple("ABCDEFG")) == ("  A B, 'C' D!", "E F -- (G)")

@@ -8,8 +8,8 @@ import pytest
 
 from rbench.schema import Space
 from rbench.words.resources import Resources
-from rbench.words.substitution.segmentation import spans_of
-from rbench.words.substitution.space import Substitutions, replaced
+from rbench.words.substitution.segmentation import find_words
+from rbench.words.substitution.space import SpaceSubstitutions, count_replacements
 from tests.recipes import world
 
 TEXT = ("the good film was not boring", "a bad story")
@@ -21,8 +21,8 @@ def resources(tmp_path_factory: pytest.TempPathFactory) -> Resources:
 
 
 def test_each_word_has_its_place(resources: Resources) -> None:
-    found = Substitutions(Space(pos=False), resources)(TEXT)
-    words = [TEXT[column][start:end] for column, start, end in spans_of(TEXT)]
+    found = SpaceSubstitutions(Space(pos=False), resources)(TEXT)
+    words = [TEXT[column][start:end] for column, start, end in find_words(TEXT)]
     assert len(found) == len(words) and any(found)
     for word, others in zip(words, found, strict=True):
         assert word not in others and len(set(others)) == len(others)
@@ -31,14 +31,14 @@ def test_each_word_has_its_place(resources: Resources) -> None:
 
 def test_cosine_and_k_and_part_of_speech_filter(resources: Resources) -> None:
     def of(**options: object) -> list[tuple[str, ...]]:
-        return Substitutions(Space.model_validate({"pos": False, "cosine": None} | options), resources)(TEXT)
+        return SpaceSubstitutions(Space.model_validate({"pos": False, "cosine": None} | options), resources)(TEXT)
 
     wide = of()
     assert all(set(a) <= set(b) for a, b in zip(of(k=3), wide, strict=True))
     assert all(len(one) <= 3 for one in of(k=3))
     near = of(cosine=0.5)
     vectors = resources.word_vectors
-    words = [TEXT[column][start:end] for column, start, end in spans_of(TEXT)]
+    words = [TEXT[column][start:end] for column, start, end in find_words(TEXT)]
     for word, all_, kept in zip(words, wide, near, strict=True):
         cosines = {o: float(vectors.unit[vectors.index[word]] @ vectors.unit[vectors.index[o]]) for o in all_}
         assert set(kept) == {other for other, cosine in cosines.items() if cosine >= 0.5}
@@ -46,8 +46,8 @@ def test_cosine_and_k_and_part_of_speech_filter(resources: Resources) -> None:
 
 
 def test_synonyms_are_a_source(resources: Resources) -> None:
-    found = Substitutions(Space(candidates="synonyms", cosine=None, pos=False), resources)(TEXT)
-    words = [TEXT[column][start:end] for column, start, end in spans_of(TEXT)]
+    found = SpaceSubstitutions(Space(candidates="synonyms", cosine=None, pos=False), resources)(TEXT)
+    words = [TEXT[column][start:end] for column, start, end in find_words(TEXT)]
     assert any(found)
     for word, others in zip(words, found, strict=True):
         assert set(others) <= set(resources.synonyms(word))
@@ -55,10 +55,10 @@ def test_synonyms_are_a_source(resources: Resources) -> None:
 
 def test_protected_columns_and_stop_words(resources: Resources) -> None:
     space = Space(pos=False, cosine=None, stop_words="replace")
-    first = len(spans_of(TEXT[:1]))
-    assert not any(Substitutions(space, resources)(TEXT, protected=[0])[:first])
-    kept = Substitutions(space.model_copy(update={"stop_words": "keep"}), resources)(TEXT)
-    assert sum(map(bool, Substitutions(space, resources)(TEXT))) >= sum(map(bool, kept))
+    first = len(find_words(TEXT[:1]))
+    assert not any(SpaceSubstitutions(space, resources)(TEXT, protected=[0])[:first])
+    kept = SpaceSubstitutions(space.model_copy(update={"stop_words": "keep"}), resources)(TEXT)
+    assert sum(map(bool, SpaceSubstitutions(space, resources)(TEXT))) >= sum(map(bool, kept))
 
 
 def test_the_fingerprint_tells_spaces_apart() -> None:
@@ -72,7 +72,7 @@ def test_resources_that_are_not_needed_are_not_opened() -> None:
         synonyms = staticmethod(lambda word: ["another"])
 
     space = Space(candidates="synonyms", cosine=None, pos=False, stop_words="replace")
-    assert Substitutions(space, Nothing())(("word",)) == [("another",)]
+    assert SpaceSubstitutions(space, Nothing())(("word",)) == [("another",)]
 
 
 def test_paths_are_not_in_the_fingerprint(tmp_path: Path) -> None:
@@ -80,22 +80,22 @@ def test_paths_are_not_in_the_fingerprint(tmp_path: Path) -> None:
 
 
 def test_the_words_that_are_replaced_are_counted_and_other_texts_are_told(resources: Resources) -> None:
-    found = Substitutions(Space(pos=False), resources)(TEXT)
-    spans = spans_of(TEXT)
+    found = SpaceSubstitutions(Space(pos=False), resources)(TEXT)
+    spans = find_words(TEXT)
     places = [place for place, others in enumerate(found) if others]
     for chosen in ((), places[:1], places[:2], places):
         columns = list(TEXT)
         for place in sorted(chosen, reverse=True):  # from the end, so that the spans before stay
             column, start, end = spans[place]
             columns[column] = columns[column][:start] + found[place][-1] + columns[column][end:]
-        assert replaced(TEXT, tuple(columns), found) == len(chosen)
-        assert replaced(TEXT, (columns[0] + " more", columns[1]), found) is None
-        assert replaced(TEXT, (columns[0].replace(" ", "  ", 1), columns[1]), found) is None
-        assert replaced(TEXT, (columns[0],), found) is None
+        assert count_replacements(TEXT, tuple(columns), found) == len(chosen)
+        assert count_replacements(TEXT, (columns[0] + " more", columns[1]), found) is None
+        assert count_replacements(TEXT, (columns[0].replace(" ", "  ", 1), columns[1]), found) is None
+        assert count_replacements(TEXT, (columns[0],), found) is None
     nothing = [()] * len(spans)
-    assert replaced(TEXT, tuple(columns), nothing) is None and replaced(TEXT, TEXT, nothing) == 0
+    assert count_replacements(TEXT, tuple(columns), nothing) is None and count_replacements(TEXT, TEXT, nothing) == 0
 
 
 def test_of_several_ways_to_read_a_text_the_one_with_the_fewest_words_counts() -> None:
-    assert replaced(("a-b c",), ("c c",), [("c",), ("c",)]) == 1
-    assert replaced(("a.b",), ("a.b.b",), [("a.b",), ("b.b",)]) == 1
+    assert count_replacements(("a-b c",), ("c c",), [("c",), ("c",)]) == 1
+    assert count_replacements(("a.b",), ("a.b.b",), [("a.b",), ("b.b",)]) == 1

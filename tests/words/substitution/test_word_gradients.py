@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from rbench.words.substitution.word_gradients import norms_by_word, pieces_to_words, word_norms
+from rbench.words.substitution.word_gradients import compute_norms, pieces_to_words, pool_by_word
 
 
 def test_pieces_find_their_words_in_both_columns():
@@ -23,13 +23,13 @@ def test_a_sign_that_touches_a_word_is_none_of_its_pieces():
 
 def test_word_norms_are_norms_of_means():
     gradients = torch.tensor([[9.0, 9.0], [1.0, 2.0], [5.0, 6.0], [0.0, 2.0]])
-    norms = word_norms(gradients, [-1, 0, 0, 2], 4)
+    norms = pool_by_word(gradients, [-1, 0, 0, 2], 4)
     assert norms.tolist() == [5.0, -math.inf, 2.0, -math.inf]
 
 
 def test_l1_norms_are_sums_of_absolute_values_over_all_pieces():
     gradients = torch.tensor([[9.0, 9.0], [1.0, -2.0], [-5.0, 6.0], [0.0, 2.0]])
-    norms = word_norms(gradients, [-1, 0, 0, 2], 4, "l1")
+    norms = pool_by_word(gradients, [-1, 0, 0, 2], 4, "l1")
     assert norms.tolist() == [14.0, -math.inf, 2.0, -math.inf]
 
 
@@ -43,5 +43,5 @@ class Encoded(dict):
 def test_norms_of_a_batch_are_those_of_its_texts():
     encoded = Encoded(offset_mapping=[[(0, 0), (0, 2), (2, 4)], [(0, 3), (0, 0)]])
     gradients = [torch.tensor([[9.0, 9.0], [1.0, 0.0], [5.0, 8.0]]), torch.tensor([[0.0, 2.0], [7.0, 7.0]])]
-    norms = norms_by_word(encoded, gradients, [[(0, 0, 4)], [(0, 0, 3), (0, 4, 9)]])
+    norms = compute_norms(encoded, gradients, [[(0, 0, 4)], [(0, 0, 3), (0, 4, 9)]])
     assert [one.tolist() for one in norms] == [[5.0], [2.0, -math.inf]]

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
+from rbench.errors import StoreError
 from rbench.report.figures.style import printing
-from rbench.report.figures.style.printing import LEAST, Sheet, fit, lines, text_width
+from rbench.report.figures.style.printing import LEAST_WIDTH, FigureSheet, fit, lines, text_width
 from rbench.schema import Meaning, Score
-from rbench.tables.for_people import in_words
-from rbench.tables.formats import SIGNS
+from rbench.tables.for_people import replace_names_in_text
+from rbench.tables.formats import SIGN_MEANINGS
 from rbench.tables.table import FLAGGED, Number
 
-__all__ = ["Sheet", "fit", "lines", "text_width"]
+__all__ = ["FigureSheet", "fit", "lines", "text_width"]
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -41,6 +42,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """The palette of Okabe and Ito (2008) without its yellow, which is too pale for lines."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Markers in the order of COLOURS. Their number is another's than that of LINES, so pairs do not repeat soon."""
+# Two numbers without a common divisor, so that a colour meets the same line style again only after 42 series.
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)), (0, (1, 3)))
 """Line styles; the last two are matplotlib's `(offset, (on, off, ...))`."""
 FILLS = ("full", "none", "left", "right", "bottom", "top")
@@ -87,18 +89,18 @@ Interval = tuple[float, float] | None
 """Lower and upper end of an interval, as values on the axis (not as distances); None where there is none."""
 
 
-def on_axis(one: Number | Score, percent: bool) -> tuple[float, Interval]:
+def on_axis(scored: Number | Score, percent: bool) -> tuple[float, Interval]:
     """Return a value and its interval as an axis shows them, shares in percent."""
     scale = 100 if percent else 1
-    interval = None if one.low is None or one.high is None else (scale * one.low, scale * one.high)
-    return scale * (one.value or 0.0), interval
+    interval = None if scored.low is None or scored.high is None else (scale * scored.low, scale * scored.high)
+    return scale * (scored.value or 0.0), interval
 
 
 _TITLES: ContextVar[Mapping[str, str]] = ContextVar("titles", default={})  # noqa: B039 - it is never changed
 
 
 @contextlib.contextmanager
-def applied(titles: Mapping[str, str] | None = None, sheet: Sheet | None = None) -> Iterator[None]:
+def applied(titles: Mapping[str, str] | None = None, sheet: FigureSheet | None = None) -> Iterator[None]:
     """Use SETTINGS for what is drawn or saved inside. The settings of the caller come back afterwards.
 
     Args:
@@ -107,10 +109,11 @@ def applied(titles: Mapping[str, str] | None = None, sheet: Sheet | None = None)
     """
     from matplotlib import style
 
+    # Set and reset by the same token, so that figures drawn inside another `applied` give its titles back.
     token = _TITLES.set(titles or {})
     try:
-        own = printing.SETTINGS if sheet is not None else {}
-        with style.context(["default", {**SETTINGS, **own}]), printing.drawing_for(sheet):
+        sheet_settings = printing.SETTINGS if sheet is not None else {}
+        with style.context(["default", {**SETTINGS, **sheet_settings}]), printing.drawing_for(sheet):
             yield
     finally:
         _TITLES.reset(token)
@@ -122,7 +125,7 @@ def named(text: str, *, sentence: bool = False) -> str:
     Args:
         sentence: whether it has other words, so that a name that could be one of them stays.
     """
-    return in_words(text, _TITLES.get(), sentence=sentence)
+    return replace_names_in_text(text, _TITLES.get(), sentence=sentence)
 
 
 def look(index: int) -> dict[str, Any]:
@@ -146,22 +149,30 @@ def new(width: float = COLUMN, height: float | None = None) -> Figure:
     """
     from matplotlib.figure import Figure
 
-    if (sheet := printing.sheet()) is not None:
+    if (sheet := printing.current_sheet()) is not None:
         width = sheet.inches
     return Figure(figsize=(width, 0.75 * width if height is None else height), layout="constrained")
 
 
 def is_printed() -> bool:
     """Return whether figures are drawn for a sheet now, a place of a given width in a paper."""
-    return printing.sheet() is not None
+    return printing.current_sheet() is not None
 
 
-def side_by_side(count: int, columns: int, least: float = LEAST) -> tuple[int, float]:
-    """Return how many of `count` panels lie side by side, at most `columns`, and their figure's width in inches."""
-    if (sheet := printing.sheet()) is not None:
+def side_by_side(count: int, columns: int, least: float = LEAST_WIDTH) -> tuple[int, float]:
+    """Return how many of `count` panels lie side by side, at most `columns`, and their figure's width in inches.
+
+    Raises StoreError where there is no panel.
+    """
+    if not count:
+        raise StoreError(
+            "there is nothing to draw: nothing that the figure shows is done under these options, or all of it is "
+            "withheld for its flags. rbench status RUN says what is done; rbench list figures NAME has the options"
+        )
+    if (sheet := printing.current_sheet()) is not None:
         return printing.side_by_side(count, columns, least), sheet.inches
-    wide = min(columns, count)
-    return wide, COLUMN if wide == 1 else PAGE
+    in_row = min(columns, count)
+    return in_row, COLUMN if in_row == 1 else PAGE
 
 
 def panels(
@@ -171,7 +182,7 @@ def panels(
     height: float = 2.2,
     share_x: bool = False,
     share_y: bool = False,
-    least: float = LEAST,
+    least: float = LEAST_WIDTH,
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel for each title, and its panels in the same order.
 
@@ -187,20 +198,20 @@ def panels(
         least: the least width of a panel on a sheet, in inches.
 
     Raises:
-        StoreError: on its sheet the figure would be taller than a page.
+        StoreError: there is no panel, or on its sheet the figure would be taller than a page.
     """
-    wide, width = side_by_side(len(titles), columns, least)
-    tall = math.ceil(len(titles) / wide) * height
-    if printing.sheet() is not None:
-        wide, tall = printing.arranged([*map(named, titles)], columns, height, least)
-    rows = math.ceil(len(titles) / wide)
-    figure = new(width, tall)
-    made = figure.subplots(rows, wide, sharex=share_x, sharey=share_y, squeeze=False).ravel().tolist()
-    for axes in made[len(titles) :]:
+    columns_in_row, width = side_by_side(len(titles), columns, least)
+    figure_height = math.ceil(len(titles) / columns_in_row) * height
+    if printing.current_sheet() is not None:
+        columns_in_row, figure_height = printing.arrange_panels([*map(named, titles)], columns, height, least)
+    rows = math.ceil(len(titles) / columns_in_row)
+    figure = new(width, figure_height)
+    all_axes = figure.subplots(rows, columns_in_row, sharex=share_x, sharey=share_y, squeeze=False).ravel().tolist()
+    for axes in all_axes[len(titles) :]:
         axes.remove()
-    for axes, title in zip(made, titles, strict=False):
+    for axes, title in zip(all_axes, titles, strict=False):
         panel_title(axes, title)
-    return figure, made[: len(titles)]
+    return figure, all_axes[: len(titles)]
 
 
 def is_leftmost(axes: Axes) -> bool:
@@ -212,10 +223,14 @@ def is_leftmost(axes: Axes) -> bool:
 
 def is_lowest(axes: Axes, panels: Sequence[Axes]) -> bool:
     """Return whether no other panel lies below one."""
-    subplot, others = axes.get_subplotspec(), [one.get_subplotspec() for one in panels]
+    subplot, others = axes.get_subplotspec(), [grid_place.get_subplotspec() for grid_place in panels]
     assert subplot is not None
-    same = [one for one in others if one is not None and one.colspan.start == subplot.colspan.start]
-    return all(one.rowspan.start <= subplot.rowspan.start for one in same)
+    in_column = [
+        grid_place
+        for grid_place in others
+        if grid_place is not None and grid_place.colspan.start == subplot.colspan.start
+    ]
+    return all(grid_place.rowspan.start <= subplot.rowspan.start for grid_place in in_column)
 
 
 def points(
@@ -235,15 +250,17 @@ def points(
     Intervals are values on the axis, as `Score.low` and `Score.high` are. A point without an interval has no bar.
     Returns the container, which may be handed to `legend`; `container[0]` is the line with the points.
     """
-    own: dict[str, Any] = {**look(index), **({} if joined else {"linestyle": "none"}), **more}
+    styles: dict[str, Any] = {**look(index), **({} if joined else {"linestyle": "none"}), **more}
     bars = {"xerr": _distances(x, x_intervals), "yerr": _distances(y, y_intervals)}
-    return axes.errorbar(x, y, **bars, **own, elinewidth=0.7, label=label)  # type: ignore[arg-type]
+    return axes.errorbar(x, y, **bars, **styles, elinewidth=0.7, label=label)  # type: ignore[arg-type]
 
 
-def point(axes: Axes, across: Number, up: Number, *, index: int, label: str) -> Artist:
+def point(axes: Axes, across: Number, up: Number, *, index: int, label: str, **more: Any) -> Artist:
     """Draw a point of the series `index` at two numbers of a table, and return what the legend shows."""
-    (x, wide), (y, high) = (on_axis(one, one.percent) for one in (across, up))
-    drawn: Artist = points(axes, [x], [y], index=index, label=label, x_intervals=[wide], y_intervals=[high])[0]
+    (x, x_interval), (y, y_interval) = (on_axis(number, number.percent) for number in (across, up))
+    drawn: Artist = points(
+        axes, [x], [y], index=index, label=label, x_intervals=[x_interval], y_intervals=[y_interval], **more
+    )[0]
     if across.flagged or up.flagged:
         flag(axes, x, y, index=index)
     return drawn
@@ -284,10 +301,10 @@ def legend(figure: Figure, handles: Sequence[Artist], labels: Sequence[str], *, 
     """
     labels = [*map(named, labels)]
     place: dict[str, Any] = {"loc": "outside upper center", "title": title}
-    if (sheet := printing.sheet()) is not None:
-        labels = [printing.wrapped(label, sheet.inches - 0.6) for label in labels]
-        columns, tall = printing.legend_columns(labels, sheet.inches - 0.1)
-        heighten(figure, tall)
+    if (sheet := printing.current_sheet()) is not None:
+        labels = [printing.wrap_text(label, sheet.inches - 0.6) for label in labels]
+        columns, legend_height = printing.legend_columns(labels, sheet.inches - 0.1)
+        heighten(figure, legend_height)
         return figure.legend(list(handles), labels, ncols=columns, **place)
     widest = 0.5 + 0.062 * max(map(len, labels), default=0)  # of an entry, in inches: its sample and its letters
     columns = max(1, min(len(labels), int(figure.get_figwidth() / widest)))
@@ -304,9 +321,9 @@ def legend_below(axes: Axes, handles: Sequence[Artist], labels: Sequence[str]) -
 
     place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.35), "borderaxespad": 0.0}
     labels, subplot = [*map(named, labels)], axes.get_subplotspec()
-    if (sheet := printing.sheet()) is not None and subplot is not None:
+    if (sheet := printing.current_sheet()) is not None and subplot is not None:
         room = sheet.inches / subplot.get_gridspec().ncols - 0.4
-        labels = [printing.wrapped(label, room) for label in labels]
+        labels = [printing.wrap_text(label, room) for label in labels]
         # A distance that grows with the panel would grow with the room that the layout finds, and the legend leave it.
         below = ScaledTranslation(0, -_BELOW, axes.get_figure().dpi_scale_trans)  # type: ignore[union-attr]
         place |= {"handlelength": 1.5, "bbox_to_anchor": (0.5, 0.0), "bbox_transform": axes.transAxes + below}
@@ -336,9 +353,9 @@ def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
     subplot, figure = axes.get_subplotspec(), axes.get_figure()
     assert subplot is not None and figure is not None
     inches = figure.get_figwidth() / subplot.get_gridspec().ncols  # type: ignore[union-attr]
-    if printing.sheet() is not None:
+    if printing.current_sheet() is not None:
         room = printing.title_room(inches, numbers=len(axes.get_yticks()) > 0)
-        title.set_text(printing.wrapped(named(text), room, float(title.get_fontsize())))
+        title.set_text(printing.wrap_text(named(text), room, float(title.get_fontsize())))
         return
     letters = int(inches / (0.6 * float(title.get_fontsize()) / 72))  # a letter is some 0.6 of its size wide
     title.set_text(lines(named(text), letters))
@@ -347,8 +364,8 @@ def panel_title(axes: Axes, text: str, fontsize: float | None = None) -> None:
 def row_title(axes: Axes, text: str) -> None:
     """Write a title above the first panel of a row. It may be wider than the panel, and does not widen its column."""
     text = named(text)
-    if (sheet := printing.sheet()) is not None:
-        text = printing.wrapped(text, sheet.inches - 0.6, printing.NORMAL)
+    if (sheet := printing.current_sheet()) is not None:
+        text = printing.wrap_text(text, sheet.inches - 0.6, printing.NORMAL)
     title = axes.set_title(" " + "\n " * text.count("\n"))  # keeps the height free
     place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 4), "textcoords": "offset points"}
     axes.annotate(text, (0, 1), **place, fontsize=title.get_fontsize()).set_in_layout(False)
@@ -356,8 +373,8 @@ def row_title(axes: Axes, text: str) -> None:
 
 def axis(about: Meaning) -> str:
     """Return the label of an axis of a metric: `Clean accuracy (%)`."""
-    named = about.words[:1].upper() + about.words[1:]
-    return f"{named} ({about.unit})" if about.percent else named
+    label_words = about.words[:1].upper() + about.words[1:]
+    return f"{label_words} ({about.unit})" if about.percent else label_words
 
 
 def note(figure: Figure, text: str) -> None:
@@ -366,11 +383,11 @@ def note(figure: Figure, text: str) -> None:
     It ends with what the signs of flags in the panels mean. The figure grows by the note's height. On a sheet the note
     is a part of the caption instead.
     """
-    signs = {one.get_text() for axes in figure.axes for one in (*axes.texts, axes.title)}
-    text = " ".join([text, *([SIGNS[FLAGGED]] if any(FLAGGED in sign for sign in signs) else [])]).strip()
+    texts_shown = {text_in_figure.get_text() for axes in figure.axes for text_in_figure in (*axes.texts, axes.title)}
+    text = " ".join([text, *([SIGN_MEANINGS[FLAGGED]] if any(FLAGGED in sign for sign in texts_shown) else [])]).strip()
     if not text:
         return
-    if printing.sheet() is not None:
+    if printing.current_sheet() is not None:
         caption(text)
         return
     letters = int(figure.get_figwidth() / 0.048)  # of a line; a letter of this size is some 0.048 inches wide
@@ -387,7 +404,7 @@ def save(figure: Figure, to: Path | BinaryIO, fmt: str) -> None:
 
 def caption(text: str) -> None:
     """Add sentences to the caption of a figure for a sheet, for what it shows without a note."""
-    if (sheet := printing.sheet()) is not None:
+    if (sheet := printing.current_sheet()) is not None:
         sheet.caption.append(named(text, sentence=True))
 
 
@@ -411,6 +428,7 @@ def _distances(values: Sequence[float], intervals: Sequence[Interval] | None) ->
     down, up = [], []
     for value, interval in zip(values, intervals, strict=True):
         low, high = interval if interval is not None else (math.nan, math.nan)
+        # nan is the only number that is not equal to itself: it stands for a missing interval.
         down.append(max(value - low, 0.0) if low == low else math.nan)
         up.append(max(high - value, 0.0) if high == high else math.nan)
     return [down, up]

@@ -1,7 +1,8 @@
 """Figures for a place of a given width in a paper: letters that can be read there, and nothing that is cut or covered.
 
-A figure drawn for a `Sheet` is exactly as wide as the sheet, so LaTeX does not scale it, and its letters keep their
-size. Texts are measured with the font itself, because a guess by the number of letters is wrong for narrow places.
+A figure drawn for a `FigureSheet` is exactly as wide as the sheet, so LaTeX does not scale it, and its letters keep
+their size. Texts are measured with the font itself, because a guess by the number of letters is wrong for narrow
+places.
 """
 
 from __future__ import annotations
@@ -35,19 +36,21 @@ SMALL, NORMAL = 7.0, 7.5
 """Sizes of letters: of legends and of all else. In a place that is 15% wider they are still below nine points."""
 SETTINGS: dict[str, Any] = {"font.size": NORMAL, "axes.titlesize": NORMAL, "legend.fontsize": SMALL}
 """What a sheet changes in the settings of all figures."""
-LEAST = 1.55
+LEAST_WIDTH = 1.55
 """The least width of a panel with axes, in inches, unless the figure would be too tall."""
 _NARROWEST, _LOWEST = 1.35, 1.2
 """Width and height of a panel where there are many, in inches."""
-TALLEST = 8.8
-"""Inches that a figure may be tall, so that it fits a page with its caption."""
+TALLEST_FIGURE = 8.8
+"""Inches that a figure may be tall, so that it fits a tall page with its caption."""
+_COMFORTABLE = 6.0
+"""Inches beyond which panels become lower, so that it fits a page of LaTeX's class article, whose text is 7.6 high."""
 _LINE = 1.2
 """Height of a line of text, in sizes of its letters."""
 _ROUNDS = 6
 
 
 @dataclass
-class Sheet:
+class FigureSheet:
     """The place for which a figure is drawn."""
 
     width: float
@@ -63,7 +66,7 @@ class Sheet:
         return self.width / INCH
 
     @classmethod
-    def asked(cls, width: str | float) -> Sheet:
+    def asked(cls, width: str | float) -> FigureSheet:
         """Return the sheet of a width: `column`, `page`, or points. Raises StoreError for any other."""
         if width in WIDTHS:
             return cls(WIDTHS[str(width)], str(width))
@@ -79,18 +82,18 @@ class Sheet:
         return cls(points, f"{points:g}pt")
 
 
-_SHEET: ContextVar[Sheet | None] = ContextVar("sheet", default=None)
+_SHEET: ContextVar[FigureSheet | None] = ContextVar("sheet", default=None)
 
 
-def sheet() -> Sheet | None:
+def current_sheet() -> FigureSheet | None:
     """Return the sheet for which figures are drawn now; None: they have sizes of their own."""
     return _SHEET.get()
 
 
 @contextmanager
-def drawing_for(asked: Sheet | None) -> Iterator[None]:
+def drawing_for(sheet_to_use: FigureSheet | None) -> Iterator[None]:
     """Draw for this sheet inside."""
-    token = _SHEET.set(asked)
+    token = _SHEET.set(sheet_to_use)
     try:
         yield
     finally:
@@ -108,8 +111,11 @@ def lines(text: str, letters: int, *, within_words: bool = False) -> str:
         letters: the most letters of a line.
         within_words: whether a word that is longer is broken anywhere; otherwise its line is longer.
     """
-    apart = re.sub(r"([\[,=_-])(?=\w)", "\\1\u200b", text) if max(map(len, text.split()), default=0) > letters else text
-    wrapped = textwrap.wrap(apart.replace("\u200b", "\u200b "), letters, break_long_words=within_words)
+    breakable = (
+        re.sub(r"([\[,=_-])(?=\w)", "\\1\u200b", text) if max(map(len, text.split()), default=0) > letters else text
+    )
+    # A zero-width space marks where a name may break; `textwrap` breaks at the blank behind it.
+    wrapped = textwrap.wrap(breakable.replace("\u200b", "\u200b "), letters, break_long_words=within_words)
     return "\n".join(wrapped).replace("\u200b ", "").replace("\u200b", "")
 
 
@@ -129,7 +135,7 @@ def text_height(text: str, size: float = SMALL) -> float:
     return (text.count("\n") + 1) * _LINE * size / 72
 
 
-def wrapped(text: str, inches: float, size: float = SMALL) -> str:
+def wrap_text(text: str, inches: float, size: float = SMALL) -> str:
     """Break a text into lines that are at most so wide, within words only where nothing else helps."""
     text = " ".join(text.split())
     if text_width(text, size) <= inches:
@@ -156,38 +162,40 @@ def legend_columns(labels: Sequence[str], inches: float) -> tuple[int, float]:
 # ------------------------------------------------------------------------------------------------------------ panels
 
 
-def side_by_side(count: int, most: int, least: float) -> int:
+def side_by_side(count: int, most_columns: int, least: float) -> int:
     """Return how many panels of a least width, in inches, lie side by side on the sheet."""
-    asked = sheet()
-    assert asked is not None
-    return max(1, min(count, most, int(asked.inches / least)))
+    sheet_now = current_sheet()
+    assert sheet_now is not None
+    return max(1, min(count, most_columns, int(sheet_now.inches / least)))
 
 
-def arranged(titles: Sequence[str], most: int, height: float, least: float) -> tuple[int, float]:
+def arrange_panels(titles: Sequence[str], most_columns: int, height: float, least: float) -> tuple[int, float]:
     """Return how many panels lie side by side, and how tall their figure is, in inches.
 
     Raises StoreError where it would be taller than a page.
     """
-    asked = sheet()
-    assert asked is not None
-    wide = side_by_side(len(titles), most, least)
-    if math.ceil(len(titles) / wide) * height > TALLEST:
-        wide = side_by_side(len(titles), most, min(least, _NARROWEST))
-    rows = math.ceil(len(titles) / wide)
-    tall = rows * (height if rows * height <= TALLEST else min(height, max(_LOWEST, TALLEST / rows)))
-    check_height(tall)
-    shown = [wrapped(title, title_room(asked.inches / wide), NORMAL) for title in titles]
-    more = sum(max(title.count("\n") for title in shown[row * wide : (row + 1) * wide]) for row in range(rows))
-    return wide, tall + more * _LINE * NORMAL / 72
+    sheet_now = current_sheet()
+    assert sheet_now is not None
+    columns = side_by_side(len(titles), most_columns, least)
+    if math.ceil(len(titles) / columns) * height > TALLEST_FIGURE:
+        columns = side_by_side(len(titles), most_columns, min(least, _NARROWEST))
+    rows = math.ceil(len(titles) / columns)
+    figure_height = rows * min(height, max(_LOWEST, _COMFORTABLE / rows))
+    check_height(figure_height)
+    wrapped_titles = [wrap_text(title, title_room(sheet_now.inches / columns), NORMAL) for title in titles]
+    extra_lines = sum(
+        max(title.count("\n") for title in wrapped_titles[row * columns : (row + 1) * columns]) for row in range(rows)
+    )
+    return columns, figure_height + extra_lines * _LINE * NORMAL / 72
 
 
 def check_height(inches: float) -> None:
     """Raise StoreError where a figure would be taller than a page."""
-    asked = sheet()
-    if asked is not None and inches > TALLEST + 0.01:
+    sheet_now = current_sheet()
+    if sheet_now is not None and inches > TALLEST_FIGURE + 0.01:
         raise StoreError(
-            f"at {asked.width:g} points the figure would be {inches:.0f} inches tall, more than a page. Draw it wider "
-            "(--width page), or a part of it: with --option (rbench list figures NAME) or --only"
+            f"at {sheet_now.width:g} points the figure would be {inches:.0f} inches tall, more than a page. Draw it "
+            "wider (--width page), or a part of it: with --option (rbench list figures NAME) or --only"
         )
 
 
@@ -204,12 +212,12 @@ def fit(figure: Figure) -> None:
 
     Raises StoreError where a text has no place.
     """
-    asked = sheet()
-    if asked is None:
+    sheet_now = current_sheet()
+    if sheet_now is None:
         return
     from matplotlib.text import Text
 
-    figure.set_figwidth(asked.inches)
+    figure.set_figwidth(sheet_now.inches)
     for axes in figure.axes:
         fixed = [axis for axis in (axes.xaxis, axes.yaxis) if _is_fixed(axis)]
         for axis in (axes.xaxis, axes.yaxis):
@@ -218,17 +226,18 @@ def fit(figure: Figure) -> None:
     for text in figure.findobj(Text):
         text.set_fontsize(min(max(float(text.get_fontsize()), SMALL), NORMAL))
     if (title := figure._suptitle) is not None:  # type: ignore[attr-defined]
-        title.set_text(wrapped(title.get_text(), asked.inches - 0.1, NORMAL))
+        title.set_text(wrap_text(title.get_text(), sheet_now.inches - 0.1, NORMAL))
+    # Each change moves the layout, which may make other texts too long, so this is repeated while anything changes.
     for _ in range(_ROUNDS):
         figure.draw_without_rendering()
         changed = [_fit_labels(axes) for axes in figure.axes]
-        changed += [_thin(axis) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+        changed += [_thin_numbers(axis) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
         if not any(changed):
             break
-    outside = [text for text in shown_texts(figure) if not _within(text, figure)]
+    outside = [text for text in shown_texts(figure) if not _is_within(text, figure)]
     if outside:
         raise StoreError(
-            f"at {asked.width:g} points there is no place for {outside[0].get_text()!r}. Draw the figure wider "
+            f"at {sheet_now.width:g} points there is no place for {outside[0].get_text()!r}. Draw the figure wider "
             "(--width page), or give what it shows a shorter title in the suite"
         )
 
@@ -237,22 +246,32 @@ def shown_texts(figure: Figure) -> list[Text]:
     """Return the texts that a figure shows, each once. Its layout must have been made."""
     from matplotlib.text import Text
 
-    numbers = {id(one) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for one in _all_labels(axis)}
-    there = [text for text in figure.findobj(Text) if id(text) not in numbers and _is_shown(text)]
-    return there + [one for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for one in number_labels(axis)]
+    numbers = {
+        id(number_label)
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for number_label in _all_labels(axis)
+    }
+    other_texts = [text for text in figure.findobj(Text) if id(text) not in numbers and _is_shown(text)]
+    return other_texts + [
+        number_label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for number_label in number_labels(axis)
+    ]
 
 
 def number_labels(axis: Axis) -> list[Text]:
     """Return the labels of an axis that are shown."""
     if not (axis.get_visible() and axis.axes.get_visible() and axis.axes.axison):
         return []
-    found = []
+    shown_labels = []
     low, high = sorted(axis.get_view_interval())
     slack = 1e-9 * max(abs(low), abs(high))
     for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
         if low - slack <= tick.get_loc() <= high + slack:
-            found += [label for label in (tick.label1, tick.label2) if _is_shown(label)]
-    return found
+            shown_labels += [label for label in (tick.label1, tick.label2) if _is_shown(label)]
+    return shown_labels
 
 
 def _all_labels(axis: Axis) -> list[Text]:
@@ -264,7 +283,7 @@ def _is_shown(text: Text) -> bool:
     return bool(text.get_visible() and text.get_text().strip() and (text.axes is None or text.axes.get_visible()))
 
 
-def _within(text: Text, figure: Figure) -> bool:
+def _is_within(text: Text, figure: Figure) -> bool:
     box = text.get_window_extent()
     slack = figure.dpi / 72  # a point, by which extents are larger than letters
     right, top = figure.bbox.x1 + slack, figure.bbox.y1 + slack
@@ -277,7 +296,7 @@ def _fit_labels(axes: Axes) -> bool:
     dpi = axes.figure.dpi
     for axis, inches in ((axes.xaxis, axes.bbox.width / dpi + 0.05), (axes.yaxis, axes.bbox.height / dpi + 0.1)):
         label = axis.get_label()
-        broken = wrapped(label.get_text(), max(inches, 0.7), float(label.get_fontsize()))
+        broken = wrap_text(label.get_text(), max(inches, 0.7), float(label.get_fontsize()))
         if broken.count("\n") > label.get_text().count("\n"):
             label.set_text(broken)
             changed = True
@@ -290,28 +309,29 @@ def _is_fixed(axis: Axis) -> bool:
     return isinstance(axis.get_major_locator(), FixedLocator)
 
 
-def _thin(axis: Axis) -> bool:
+def _thin_numbers(axis: Axis) -> bool:
     """Show fewer numbers on an axis where they touch; return whether there were any such."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     labels = number_labels(axis)
-    if _is_fixed(axis) or not _touching(labels):
+    if _is_fixed(axis) or not _any_touching(labels):
         return False
     if axis.get_scale() != "log":
         axis.set_major_locator(MaxNLocator(max(1, min(len(labels) - 2, 6))))
         return True
     ticks = [
         (rank, tick.get_loc(), tick.label1)
-        for rank, of in enumerate((axis.get_major_ticks(), axis.get_minor_ticks()))
-        for tick in of
+        for rank, axis_ticks in enumerate((axis.get_major_ticks(), axis.get_minor_ticks()))
+        for tick in axis_ticks
         if tick.label1 in labels
     ]
-    kept: list[tuple[float, Text]] = []
-    for _, at, label in sorted(ticks, key=lambda tick: (tick[0], _preference(tick[1]), tick[1])):
-        if not any(_touching([label, other]) for _, other in kept):
-            kept.append((at, label))
-    texts = {f"{at:.6g}": label.get_text() for at, label in kept}
-    shown = FuncFormatter(lambda at, _: texts.get(f"{at:.6g}", ""))
+    kept_labels: list[tuple[float, Text]] = []
+    # Numbers on a log axis are taken in order of preference, so 1 and 10 stay when 2 and 5 have no room.
+    for _, location, label in sorted(ticks, key=lambda tick: (tick[0], _preference(tick[1]), tick[1])):
+        if not any(_any_touching([label, other]) for _, other in kept_labels):
+            kept_labels.append((location, label))
+    texts = {f"{location:.6g}": label.get_text() for location, label in kept_labels}
+    shown = FuncFormatter(lambda location, _: texts.get(f"{location:.6g}", ""))
     axis.set_major_formatter(shown)
     axis.set_minor_formatter(shown)
     return True
@@ -323,9 +343,9 @@ def _preference(value: float) -> int:
     return [1, 10, 5, 2, 3, 7, 4, 6, 8, 9].index(digit)
 
 
-def _touching(labels: Sequence[Text]) -> bool:
+def _any_touching(labels: Sequence[Text]) -> bool:
     """Return whether two labels of an axis touch, or lie closer than half a letter."""
     boxes = [label.get_window_extent() for label in labels]
-    near = 0.25 * SMALL / 72 * (labels[0].figure.dpi if labels and labels[0].figure is not None else 72)
-    grown = [box.from_extents(box.x0 - near, box.y0, box.x1 + near, box.y1) for box in boxes]
+    distance = 0.25 * SMALL / 72 * (labels[0].figure.dpi if labels and labels[0].figure is not None else 72)
+    grown = [box.from_extents(box.x0 - distance, box.y0, box.x1 + distance, box.y1) for box in boxes]
     return any(a.overlaps(b) for i, a in enumerate(grown) for b in grown[i + 1 :])

@@ -1,0 +1,96 @@
+"""The measure `mteb`: scores of each kind are those of mteb on the exported encoder, and mteb reads them back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from rbench import api
+from rbench.errors import StoreError, SuiteError
+from rbench.store.runs import RunStore
+from tests.mteb_rows import NAMES, give_rows, make_rows
+
+mteb = pytest.importorskip("mteb", reason="the extra `mteb` is not installed")
+ENCODER = "simcse-mini-packaged"
+
+
+class MadeRun(NamedTuple):
+    run: Path
+    by_mteb: dict[str, dict[str, Any]]
+    """By task, what mteb says of the exported encoder."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> MadeRun:
+    from sentence_transformers import SentenceTransformer
+
+    folder = tmp_path_factory.mktemp("mteb")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RBENCH_CACHE", str(folder / "cache"))
+        give_rows(patched, make_rows())
+        suite = {
+            "name": "clean",
+            "encoders": [ENCODER],
+            "evaluate": [{"mteb": {"tasks": [f"mteb:{name}" for name in NAMES]}}],
+        }
+        result = api.run(suite, out=folder / "run", device="cpu")
+        assert not result.failed
+        api.export(ENCODER, folder / "exported")
+        model = mteb.SentenceTransformerEncoderWrapper(SentenceTransformer(str(folder / "exported"), device="cpu"))
+        options: dict[str, Any] = {"split": "test", "encode_kwargs": {"batch_size": 32, "show_progress_bar": False}}
+        by_mteb = {name: mteb.get_task(name).evaluate(model, **options)["default"] for name in NAMES}
+    return MadeRun(folder / "run", by_mteb)
+
+
+def test_scores_of_each_kind_are_mtebs(made: MadeRun) -> None:
+    records = {record.job.spec.task.name: record for record in RunStore(made.run).records()}
+    assert {*records} == {*NAMES}
+    for name, by_mteb in made.by_mteb.items():
+        ours = {score.name: score.value for score in records[name].scores}
+        main = mteb.get_task(name).metadata.main_score
+        assert 0 < ours["main_score"] == ours[main] <= 1
+        for score in ("main_score", main, *(("pearson", "manhattan_spearman") if name == "STSBenchmark" else ())):
+            assert ours[score] == pytest.approx(by_mteb[score], abs=1e-6)
+
+
+def test_mteb_reads_its_results_back(made: MadeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = api.write_mteb_results(made.run, tmp_path)
+    assert {path.stem for path in paths} == {*NAMES}
+    loaded = mteb.ResultCache(tmp_path).load_results(validate_and_filter=True)
+    (model,) = loaded.model_results
+    assert model.model_name == ENCODER
+    for result in model.task_results:
+        assert result.get_score() == pytest.approx(made.by_mteb[result.task_name]["main_score"], abs=1e-5)
+        assert mteb.TaskResult.from_disk(tmp_path / paths[0].parent / f"{result.task_name}.json") == result
+        assert result.dataset_revision == mteb.get_task(result.task_name).metadata.revision
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path))
+    names = {result.task_name for result in mteb.load_results(download_latest=False).model_results[0].task_results}
+    assert names == {*NAMES}
+
+
+def test_one_result_is_a_file_of_mteb(made: MadeRun, tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text(api.table(made.run, fmt="mteb", only=["STSBenchmark"]), encoding="utf-8")
+    result = mteb.TaskResult.from_disk(tmp_path / "one.json")
+    assert result.get_score() == pytest.approx(made.by_mteb["STSBenchmark"]["cosine_spearman"], abs=1e-6)
+    with pytest.raises(StoreError):
+        api.table(made.run, fmt="mteb")
+
+
+def test_main_scores_are_on_a_model_card(made: MadeRun) -> None:
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    card = huggingface_hub.ModelCard(api.table(made.run, metric="mteb", fmt="model-card"))
+    by_data = {result.dataset_type: result.metric_value for result in card.data.eval_results}
+    paths = {name: mteb.get_task(name).metadata.dataset["path"] for name in NAMES}
+    assert by_data == {
+        paths[name]: pytest.approx(100 * by_mteb["main_score"], abs=1e-3) for name, by_mteb in made.by_mteb.items()
+    }
+
+
+@pytest.mark.parametrize("task", ["stsb", "mteb:", "hf:owner/name"])
+def test_tasks_of_others_are_refused(task: str) -> None:
+    suite = {"name": "s", "encoders": [ENCODER], "evaluate": [{"mteb": {"tasks": [task]}}]}
+    with pytest.raises(SuiteError) as caught:
+        api.plan(suite)
+    assert task in str(caught.value)
