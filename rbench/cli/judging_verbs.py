@@ -120,8 +120,10 @@ def compare(
     In place of RUNs two files may stand with a score of each item: samples of lm-eval, predictions of mteb, logs of
     inspect or TextAttack, or any table with the columns id and score.
     """
-    from rbench.config.item_scores import is_scores
+    from rbench.config.item_scores import files_of_scores, is_scores
 
+    if (files := files_of_scores(run)) and other_run is not None:
+        raise RbenchError(f"{run} is a folder: name the file of scores in each folder, such as {files[0]}")
     if is_scores(run) and other_run is not None:
         say(rbench.api.compare_scores(run, other_run, cluster, score=score, gold=gold).rendered(fmt).rstrip("\n"))
         return

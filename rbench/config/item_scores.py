@@ -72,6 +72,13 @@ def is_scores(path: Path) -> bool:
     return path.is_file() and name.endswith(SUFFIXES)
 
 
+def files_of_scores(folder: Path) -> list[Path]:
+    """Return the samples that lm-eval wrote into a folder or the folders of its models; none where it is a RUN."""
+    if not folder.is_dir() or (folder / "plan.json").exists():
+        return []
+    return sorted([*folder.glob("samples_*.jsonl"), *folder.glob("*/samples_*.jsonl")])
+
+
 def read_item_scores(
     path: Path, *, score: str | None = None, cluster: str | None = None, gold: Path | None = None
 ) -> ItemScores:

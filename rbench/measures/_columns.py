@@ -67,6 +67,8 @@ class DeclaredMeasure(Protocol):
 def store_row(measure: DeclaredMeasure, row: Any) -> MeasuredRow:
     """Return a row as a job stores it. Raises JobError where it has values that cannot be."""
     names, numbers = dict(row.names), dict[str, float | None]()
+    if undeclared := row.values.keys() - {column.name for column in measure.columns}:
+        raise JobError(f"{measure.path}: {', '.join(sorted(undeclared))}: no column of this name is declared")
     for column in measure.columns:
         _pack_column(measure, column, row, names, numbers)
     if row.units is not None:

@@ -220,3 +220,12 @@ def test_the_command_line_prints_the_table(tmp_path: Path) -> None:
     assert (cell["difference"], cell["p"], cell["smallest"]) == (found.value, found.p, found.smallest)
     refused = CliRunner().invoke(app, ["compare", str(tmp_path), "--score", "acc"])
     assert refused.exit_code == 2 and "two files of scores" in refused.output
+
+
+def test_folders_that_lm_eval_wrote_are_told_from_runs(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "model").mkdir(parents=True)
+        lm_eval(tmp_path / name / "model" / "samples_gsm8k.jsonl", ONE)
+    refused = CliRunner().invoke(app, ["compare", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert refused.exit_code == 2
+    assert "samples_gsm8k.jsonl" in refused.output
