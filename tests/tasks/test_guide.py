@@ -17,7 +17,7 @@ from tests.tasks.conftest import Write
 def test_tasks_of_the_guide(write: Write, tmp_path: Path) -> None:
     files = read_yaml_blocks("guide-add-a-task.md")
     specs = {name: TaskSpec.model_validate(value) for name, value in files.items()}
-    assert all(name == f"tasks/{spec.name}" for name, spec in specs.items()) and len(specs) == 5
+    assert all(name == f"tasks/{spec.name}" for name, spec in specs.items()) and len(specs) == 4
     phrases = specs["tasks/phrases"].hub
     assert phrases is not None and [source.id for source in phrases.sources] == ["nyu-mll/glue", "SetFit/sst2"]
     for split in ("train", "validation", "test"):
