@@ -1,6 +1,6 @@
 """Simulate how often the gate gives a false alarm, and how often it sees a true change for the worse.
 
-    python benchmarks/calibration.py --out benchmarks/results/calibration.json --page docs/gate.md
+    python benchmarks/calibration.py --out benchmarks/results/calibration.json --page benchmarks/results/calibration.md
 
 A simulated check has baseline runs and a new run on the same examples, and goes through `rbench.gate.score.judge` with
 all rows of a check: clean accuracy of each victim, accuracy under attack (AUA) and ASR of each attack on it. The
