@@ -11,6 +11,7 @@ import pytest
 
 from tests import reference
 from tests.cli.conftest import Shell
+from tests.refusals import nearest
 
 
 def test_verdicts_of_a_table_are_printed(shell: Shell) -> None:
@@ -39,7 +40,7 @@ def test_csv_has_a_line_for_each_combination(shell: Shell) -> None:
 
 def test_an_unknown_name_exits_with_2(shell: Shell) -> None:
     result = shell("claims", "--paper", "tabel1")
-    assert result.exit_code == 2 and "did you mean table1?" in result.stderr
+    assert result.exit_code == 2 and nearest("table1") in result.stderr
 
 
 def test_a_folder_of_claims_has_those_of_each_run_by_its_name(shell: Shell, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.config.conftest import World
+from tests.refusals import unknown
 
 SET = """\
 task: TASK
@@ -70,16 +71,16 @@ def test_contrast_stands_beside_sts_tasks(edited: World) -> None:
         ("tasks: []\nevaluate: [contrast]\n", "my.yaml:2:8: `tasks`: expected at least 1 of them, found a list"),
         (
             "tasks: reviews\nevaluate: [contrast: {set: editd}]\n",
-            'my.yaml:3:28: unknown contrast set "editd"; did you mean edited',
+            "my.yaml:3:28: " + unknown("contrast set", "editd", "edited"),
         ),
         (
             "tasks: reviews\nevaluate: [contrast: {set: pairs-edited}]\n",
             "my.yaml:3:28: contrast set pairs-edited is for the task pairs, not among the suite's `tasks`",
         ),
-        ("tasks: reviews\nevaluate: [contrast: {sets: x}]\n", 'my.yaml:3:23: unknown key "sets"; did you mean set?'),
+        ("tasks: reviews\nevaluate: [contrast: {sets: x}]\n", "my.yaml:3:23: " + unknown("key", "sets", "set")),
         (
             "tasks: reviews\nevaluate: [contrats]\n",
-            'my.yaml:3:12: unknown evaluation "contrats"; did you mean contrast?',
+            "my.yaml:3:12: " + unknown("evaluation", "contrats", "contrast"),
         ),
         (
             "tasks: reviews\nevaluate: [contrast, contrast]\n",
@@ -113,7 +114,7 @@ def test_who_has_a_contrast_set_is_said(edited: World) -> None:
         (
             "text: before",
             "txt: before",
-            'contrast/edited.yaml:3:12: unknown column of reviews "txt"; did you mean text?',
+            "contrast/edited.yaml:3:12: " + unknown("column of reviews", "txt", "text"),
         ),
         (
             "{text: before, label: was}",

@@ -12,6 +12,7 @@ from rbench.config.positions import PositionedData, Problems
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from tests.config.conftest import World
+from tests.refusals import nearest, unknown
 
 WIDE = """\
 licence: MIT
@@ -98,9 +99,9 @@ def test_the_spec_is_that_of_a_file_that_says_it_all(mine: World) -> None:
     ("fragment", "said"),
     [
         ("train: {warmup: none}\n", '_long.yaml:1:17: `train.warmup`: expected a number, found "none"'),
-        ("base: x\ntrain:\n  stepz: 3\n", '_long.yaml:3:3: unknown key "stepz"; did you mean steps?'),
-        ("train: {options: {dropuot: 0.1}}\n", '_long.yaml:1:19: unknown key "dropuot"; did you mean dropout?'),
-        ("train: {data: corpsu}\n", '_long.yaml:1:15: unknown task "corpsu"; did you mean corpus'),
+        ("base: x\ntrain:\n  stepz: 3\n", "_long.yaml:3:3: " + unknown("key", "stepz", "steps")),
+        ("train: {options: {dropuot: 0.1}}\n", "_long.yaml:1:19: " + unknown("key", "dropuot", "dropout")),
+        ("train: {data: corpsu}\n", "_long.yaml:1:15: " + unknown("task", "corpsu", "corpus")),
         ("train: {select_by: corpus}\n", "_long.yaml:1:20: task corpus (its kind is unlabelled) has no similarity"),
         ("name: _long\n", "_long.yaml:1:7: `name` differs from the file's name; remove it or write `name: mine`"),
         ("title: a\ntitle: b\n", "_long.yaml:2:1: duplicate key `title`"),
@@ -121,8 +122,8 @@ def test_a_key_that_every_fragment_lacks_is_reported_at_the_file(mine: World) ->
 @pytest.mark.parametrize(
     ("include", "said"),
     [
-        ("[_wide, _lng]", '2:18: unknown fragment "_lng"; did you mean _long'),
-        ("_lng", '2:10: unknown fragment "_lng"; did you mean _long'),
+        ("[_wide, _lng]", "2:18: " + unknown("fragment", "_lng", "_long")),
+        ("_lng", "2:10: " + unknown("fragment", "_lng", "_long")),
         (
             "[long]",
             '2:11: "long" is not a fragment\'s name: that starts with `_` and has no folder',
@@ -130,7 +131,7 @@ def test_a_key_that_every_fragment_lacks_is_reported_at_the_file(mine: World) ->
         ("[plain]", '2:11: "plain" is not a fragment\'s name: that starts with `_`'),
         ("[./_long.yaml]", '2:11: "./_long.yaml" is not a fragment\'s name'),
         ("[../encoders/_long]", '2:11: "../encoders/_long" is not a fragment\'s name'),
-        ("[_long.yaml]", '2:11: unknown fragment "_long.yaml"; did you mean _long'),
+        ("[_long.yaml]", "2:11: " + unknown("fragment", "_long.yaml", "_long")),
         ("[3]", "2:11: `include`: expected names of fragments, found 3"),
         ("[]", "2:10: `include`: expected names of fragments, found a list"),
         ("null", "2:10: `include`: expected names of fragments, found nothing"),
@@ -232,7 +233,7 @@ def test_lists_and_titles_come_from_fragments_too(world: World, tmp_path: Path) 
     (listed,) = [entry for entry in loading.catalogue("tasks", registry) if entry.name == "related"]
     assert (listed.title, listed.licence) == ("Rated pairs", "mine")
     world.write("encoders/bottom.yaml", "base: x\ntrain: {objective: simcse, data: corpus, select_by: relatd}\n")
-    assert "did you mean related?" in error(world, "bottom")
+    assert nearest("related") in error(world, "bottom")
 
 
 def test_a_variant_of_an_encoder_stands_on_its_fragments(mine: World) -> None:

@@ -12,6 +12,7 @@ from rbench.config import LoadedSuite, load, load_mapping, load_task
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.schema import TaskSpec
+from tests.refusals import unknown
 
 REGISTRY = Registry()
 
@@ -241,7 +242,7 @@ def test_what_cannot_be_guessed_is_asked_for_by_naming_the_columns() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"text": "rewiev"}, 'my.csv: unknown column "rewiev"; did you mean review?'),
+        ({"text": "rewiev"}, "my.csv: " + unknown("column", "rewiev", "review")),
         (
             {"text": "same", "label": "review"},
             "the column `review` has 10 different values in 10 rows, which are no labels",
@@ -250,7 +251,7 @@ def test_what_cannot_be_guessed_is_asked_for_by_naming_the_columns() -> None:
         ({"text": "review", "label": "review"}, "`review` is the label and a text"),
         ({"text": ["review", "same"], "kind": "single"}, "the kind single does not fit 2 texts"),
         ({"text": "review", "kind": "nli"}, "the kind nli does not fit 1 texts"),
-        ({"txt": "review"}, 'unknown key "txt"; did you mean text?'),
+        ({"txt": "review"}, unknown("key", "txt", "text")),
         ({"split": "train"}, "split"),
     ],
 )

@@ -21,6 +21,7 @@ from rbench.recipes.cached import EnoughWordsChanged, SplicedText
 from rbench.schema import AttackSpec, Outcome, TaskSpec
 from rbench.words.resources import Resources
 from tests.recipes import world
+from tests.refusals import nearest, unknown
 
 
 def recipe(name: str, **parameters: Any) -> AttackSpec:
@@ -38,9 +39,9 @@ def part(built: Any, name: str) -> Any:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (recipe("TextFoolerJin2018"), 'unknown TextAttack recipe "TextFoolerJin2018"; did you mean TextFoolerJin2019'),
-        (recipe("PWWSRen2019", GreedyWordSwapWir__unk_token="x"), "did you mean GreedyWordSwapWIR"),
-        (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidats=3), "did you mean max_candidates"),
+        (recipe("TextFoolerJin2018"), unknown("TextAttack recipe", "TextFoolerJin2018", "TextFoolerJin2019")),
+        (recipe("PWWSRen2019", GreedyWordSwapWir__unk_token="x"), nearest("GreedyWordSwapWIR")),
+        (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidats=3), nearest("max_candidates")),
         (recipe("TextFoolerJin2019", max_candidates=3), "written Component.parameter"),
         (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidates="many"), "a whole number from 1, not 'many'"),
         (recipe("TextFoolerJin2019", WordSwapEmbedding__max_candidates=True), "a whole number from 1, not True"),
@@ -238,7 +239,7 @@ def test_on_other_pairs_both_texts_may_change(pair: recipes.Victim, resources: R
 
 def test_columns_to_protect_must_exist(pair: recipes.Victim, resources: Resources) -> None:
     task = world.PAIR.model_copy(update={"columns": ("premises", "hypothesis")})
-    with pytest.raises(SuiteError, match="did you mean premises"):
+    with pytest.raises(SuiteError, match=nearest("premises")):
         recipes.build(world.spec("pwws"), pair, resources, task)
 
 

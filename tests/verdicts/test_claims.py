@@ -22,6 +22,7 @@ from rbench.store.runs import RunStore
 from rbench.tables import Results, build_attack_table
 from rbench.verdicts.claims import JudgedClaim, build_table, claim_lines, summarise_claims
 from tests import reference
+from tests.refusals import unknown
 from tests.tables.conftest import make_outcomes, make_suite
 
 MakeRun = Callable[..., RunStore]
@@ -464,7 +465,7 @@ def test_bad_input_is_exit_2(make_run: MakeRun, tmp_path: Path) -> None:
     assert none.exit_code == 2 and "had no claims when the RUN was made" in none.output
     (tmp_path / "c.yaml").write_text("claims:\n  - {id: a, metric: asrr, of: minilm, at_most: 1}\n")
     wrong = rbench("claims", store.root, "--claims", tmp_path / "c.yaml")
-    assert wrong.exit_code == 2 and 'c.yaml:2:21: unknown metric of a claim "asrr"; did you mean asr' in wrong.output
+    assert wrong.exit_code == 2 and "c.yaml:2:21: " + unknown("metric of a claim", "asrr", "asr") in wrong.output
     with pytest.raises(OSError):
         api.claims(store.root, tmp_path / "missing.yaml")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rbench.errors import ResourceError
 from rbench.victims.config import match_labels
+from tests.refusals import nearest
 
 LABELS = ("negative", "positive")
 
@@ -40,7 +41,7 @@ def test_labels_are_matched_by_name_or_as_said(
         (("neg", "positive"), {}, ["neg"]),
         (("a", "b", "c"), {}, ["a, b, c"]),
         (("neg", "pos"), {"neg": "positive", "pos": "positive"}, ["neg", "pos"]),
-        (("negative", "positive"), {"negativ": "positive"}, ['"negativ"', "did you mean negative"]),
+        (("negative", "positive"), {"negativ": "positive"}, ['"negativ"', nearest("negative")]),
         (("neg", "pos"), {"2": "negative"}, ['"2"']),
         (("neg", "pos"), {"neg": "negativ", "pos": "positive"}, ["neg"]),
         (("neg", "pos"), {"neg": "negative", "0": "positive"}, ["neg", "pos"]),
