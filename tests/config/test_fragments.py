@@ -12,7 +12,7 @@ from rbench.config.positions import PositionedData, Problems
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from tests.config.conftest import World
-from tests.refusals import nearest, unknown
+from tests.refusals import nearest, refusal, unknown
 
 WIDE = """\
 licence: MIT
@@ -193,7 +193,7 @@ def test_files_of_every_kind_may_include(world: World, kind: str, fragment: str,
     included = load(name := "mine", registry)  # type: ignore[operator]
     world.write(f"{kind}/mine.yaml", "\n".join({**_lines(fragment), **_lines(entry)}.values()))
     assert load(name, Registry([world.folder])) == included  # type: ignore[operator]
-    with pytest.raises(SuiteError, match="_part is a fragment"):
+    with refusal(SuiteError, "_part", "fragment"):
         load("_part", registry)  # type: ignore[operator]
 
 
