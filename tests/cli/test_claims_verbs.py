@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shutil
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def test_verdicts_of_a_table_are_printed(shell: Shell) -> None:
     result = shell("claims", "--paper", "table1")
     assert result.exit_code == 0
     assert "| rse-half-of-simcse " in result.stdout and "| 21 of 35 " in result.stdout
-    assert "Sentences: 8. They hold in full: 5, in part: 2, not at all: 1." in result.stdout
+    assert re.search(r"Sentences: 8\. .*: 5, .*: 2, .*: 1\.", result.stdout)
 
 
 @pytest.mark.parametrize(("name", "code"), [("adcl-table3", 0), ("robustsentembed-table1", 3)])

@@ -438,7 +438,7 @@ def test_plan_groups_seeds_and_sums_what_remains(shell: Shell, mock: Api, planne
     assert "6 jobs, 1 done; to do: 2 finetune, 3 attack" in result.stdout
     assert "to attack: 300 examples, about 36,000 model queries" in result.stdout
     assert "note: mr: from somewhere" in result.stdout
-    assert "results go to results/runs/demo" in result.stdout
+    assert "results/runs/demo" in result.stdout
 
 
 def test_plan_counts_the_pairs_of_evaluations_apart(shell: Shell, mock: Api, planned: api.Planned) -> None:

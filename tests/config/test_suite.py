@@ -380,7 +380,7 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
             "evaluate: stbs\nresources: world",
             "my.yaml:14:11: " + unknown("evaluation", "stbs", "sts", "stsb", "sts16"),
         ),
-        ("reviews: 10", "review: 10", "my.yaml:12:16: " + unknown("task of this suite", "review", "reviews")),
+        ("reviews: 10", "review: 10", "my.yaml:12:16: unknown task"),
         (
             "reviews: 10",
             "reviews: many",

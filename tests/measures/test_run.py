@@ -363,4 +363,4 @@ def test_a_number_that_is_not_finite_fails_its_job(tmp_path: Path) -> None:
     result = api.run(tmp_path / "s.yaml", options(tmp_path))
     assert len(result.failed) == 2 and len(result.tables) == 1 and "n/a" in str(result.tables[0])
     for record, value in zip(result.failed, ("nan", "inf"), strict=True):
-        assert f"{names[value]}.py: run returned longest {value} in row 1; expected a finite number" in record.reason
+        assert f"{names[value]}.py: run returned longest {value} in row 1" in record.reason
