@@ -27,10 +27,13 @@ def names(message: str, value: str) -> bool:
 
 
 def unknown(what: str, name: str, *nearest: str) -> str:
-    """Return what is said of an unknown name. Its wording is tested in tests/config/test_registry.py alone."""
-    return unknown_message(what, name, nearest)
+    """Return what is said of an unknown name, to the first names that are near to it; more may follow, and then a `?`.
+
+    The wording is tested in tests/config/test_registry.py alone.
+    """
+    return unknown_message(what, name, nearest).removesuffix("?")
 
 
 def nearest(name: str) -> str:
     """Return what ends the message about an unknown name to which `name` is the nearest."""
-    return unknown_message("", name, [name]).partition("; ")[2]
+    return unknown_message("", name, [name]).partition("; ")[2].removesuffix("?")

@@ -69,7 +69,7 @@ class Problems:
         self._add(str(problem), [problem])
 
     def _add(self, text: str, problems: Sequence[Problem]) -> None:
-        self._found[text] = tuple(problems)
+        self._found[text] = tuple(problems) or self._found.get(text, ())
         if len(self) >= MOST_PROBLEMS:
             raise self._error(TooManyProblems, "; the rest was not checked")
 

@@ -205,13 +205,13 @@ def test_a_run_with_failed_jobs_says_which_and_why_and_ends_with_1(shell: Shell,
 def test_what_a_user_can_mend_is_one_message_and_ends_with_2(
     shell: Shell, mock: Api, error: type[Exception], verb: str
 ) -> None:
-    said = "my.yaml:3:5: " + unknown("task", "mrr", "mr") + "\nmy.yaml:4:1: [odd]"
+    said = "my.yaml:3:5: " + unknown("task", "mrr", "mr") + "?\nmy.yaml:4:1: [odd]"
     mock.answers["doctor" if verb == "status" else verb] = error(said)
     result = shell(verb, *(["x"] if verb != "status" else ["--environment"]))
     assert result.exit_code == 2
     assert result.stdout == ""
     _, after = result.stderr.split("\n", 1)  # below the first line, which says what is being done
-    assert after == "error in my.yaml:3:5: " + unknown("task", "mrr", "mr") + "\nmy.yaml:4:1: [odd]\n"
+    assert after == "error in my.yaml:3:5: " + unknown("task", "mrr", "mr") + "?\nmy.yaml:4:1: [odd]\n"
 
 
 def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> None:

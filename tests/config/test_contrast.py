@@ -114,7 +114,7 @@ def test_who_has_a_contrast_set_is_said(edited: World) -> None:
         (
             "text: before",
             "txt: before",
-            "contrast/edited.yaml:3:12: " + unknown("column of reviews", "txt", "text"),
+            "contrast/edited.yaml:3:12: " + unknown("column of reviews", "txt", "text") + "?",
         ),
         (
             "{text: before, label: was}",

@@ -99,7 +99,7 @@ def test_people_read_a_line(references: list[str], line: str) -> None:
 def problems(reference: object) -> list[str]:
     found = Problems()
     check_references(PositionedData({"reference": reference}, "mine.yaml:3:1"), found)
-    return found.lines
+    return [str(problem) for problem in found.placed]
 
 
 def test_a_word_that_is_no_key_is_refused_with_the_nearest_keys() -> None:

@@ -217,7 +217,7 @@ def test_a_suite_or_a_profile_may_require_healthy_ones(world: World) -> None:
 
 
 def test_an_unknown_profile_lists_the_valid_ones(world: World) -> None:
-    assert world.error("smal") == "my.yaml:15:1: " + unknown("profile", "smal", "small")
+    assert world.error("smal") == "my.yaml:15:1: " + unknown("profile", "smal", "small") + "?"
     assert world.error("x") == 'my.yaml:15:1: unknown profile "x"; valid are: large, small'
     world.suite(SUITE.split("profiles:")[0])
     assert world.error("x") == 'my.yaml:1:1: unknown profile "x"; there are none'
@@ -227,7 +227,7 @@ def test_all_profiles_are_checked_whichever_is_chosen(world: World) -> None:
     world.change("    num_examples: 1000", "    num_examples: -1\n    seed: 3\n    seeds: [0, x]")
     expected = [
         'my.yaml:22:19: `num_examples`: expected a number of at least 1 or "all" or a mapping, found -1',
-        "my.yaml:23:5: " + unknown("key", "seed", "seeds"),
+        "my.yaml:23:5: " + unknown("key", "seed", "seeds") + "?",
         'my.yaml:24:16: `seeds[1]`: expected a whole number, found "x"',
     ]
     assert world.errors() == expected

@@ -150,7 +150,7 @@ def test_other_options_are_refused(world: World, elsewhere: Path, option: str) -
         ("a/b/c", "a/b/c: there is no such folder"),
         ("https://huggingface.co/intfloat/e5", "expected a folder (./NAME, or its path), a hub id (OWNER/NAME)"),
         ("own er/e5", "own er/e5: expected a folder (./NAME, or its path), a hub id (OWNER/NAME), or a name"),
-        ("plian", unknown("encoder", "plian", "plain") + " A folder is written ./NAME"),
+        ("plian", unknown("encoder", "plian", "plain") + "? A folder is written ./NAME"),
         ("empty", 'unknown encoder "empty"'),
         (f"./{'x' * 300}", "there is no such folder"),
     ],
