@@ -106,7 +106,7 @@ def test_right_claims_are_kept_and_stored(world: World) -> None:
 )
 def test_a_wrong_claim_is_an_error_with_its_place(world: World, claim: str, message: str) -> None:
     claims(world, claim)
-    assert world.error() == f"my.yaml:16:{message}"
+    assert world.error().startswith(f"my.yaml:16:{message}")
 
 
 def test_two_claims_with_one_id_are_refused(world: World) -> None:
