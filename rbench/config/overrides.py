@@ -95,7 +95,7 @@ def parse_label(label: str) -> Choice:
     options = None
     with contextlib.suppress(SuiteError):
         options = parse_yaml(_flow_mapping(matched[2]), label, problems).data
-    if problems.lines or not isinstance(options, dict) or not 0 < len(options) <= matched[2].count("="):
+    if len(problems) or not isinstance(options, dict) or not 0 < len(options) <= matched[2].count("="):
         raise SuiteError(f"{label}: expected NAME[OPTION=VALUE,...], for instance simcse-mini[seed=1]")
     return Choice(name=matched[1], options=options)
 

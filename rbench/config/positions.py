@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from rbench.errors import SuiteError
+from rbench.errors import Problem, SuiteError
 from rbench.system import named
 from rbench.system.own_code import error_message, failing_in
 
@@ -44,14 +44,15 @@ class Problems:
     """Collects problems in order, each once, so that a user sees them together."""
 
     def __init__(self) -> None:
-        self._found: dict[str, None] = {}
+        self._found: dict[str, tuple[Problem, ...]] = {}
+        """What the user reads of each error or problem, and the problems that it is made of."""
         self.about: set[str] = set()
         """What the problems are about: the place of each and, where its finder says so, the entry that is wrong."""
 
     @property
-    def lines(self) -> list[str]:
-        """All problems so far, in order."""
-        return [*self._found]
+    def placed(self) -> list[Problem]:
+        """All problems so far that have a place, in order."""
+        return [problem for problems in self._found.values() for problem in problems]
 
     def __len__(self) -> int:
         return len(self._found)
@@ -64,29 +65,35 @@ class Problems:
                 alias have the same places.
         """
         self.about.add(entry or place)
-        self._add(f"{place}: {message}".replace("\n", "\\n"))
+        problem = Problem(place, message)
+        self._add(str(problem), [problem])
 
-    def _add(self, problem: str) -> None:
-        self._found[problem] = None
+    def _add(self, text: str, problems: Sequence[Problem]) -> None:
+        self._found[text] = tuple(problems) or self._found.get(text, ())
         if len(self) >= MOST_PROBLEMS:
-            raise TooManyProblems(self._text(f"... and {len(self) - MOST_SHOWN} more; the rest was not checked"))
+            raise self._error(TooManyProblems, "; the rest was not checked")
 
     def take(self, error: SuiteError) -> None:
         """Add an error that was raised. Its message already names its place."""
         if isinstance(error, TooManyProblems):
             raise error
-        self._add(str(error))
+        self._add(str(error), error.problems)
 
     def raise_any(self) -> None:
         """Raise SuiteError with the first problems by file and place, one per line. Without problems, do nothing."""
         if self._found:
-            raise SuiteError(self._text(f"... and {len(self) - MOST_SHOWN} more"))
+            raise self._error(SuiteError)
 
-    def _text(self, more: str) -> str:
-        """Return the first problems by file and place, and `more` where others are left out."""
+    def _error(self, kind: type[SuiteError], end: str = "") -> SuiteError:
+        """Return an error with all problems, whose message has the first by file and place and says how many it leaves
+        out."""
         files: dict[str, int] = {}
-        ordered = sorted(self._found, key=lambda line: _sort_key(line, files))
-        return "\n".join(ordered if len(ordered) <= MOST_SHOWN else [*ordered[:MOST_SHOWN], more])
+        ordered = sorted(self._found, key=lambda text: _sort_key(text, files))
+        more = [f"... and {len(self) - MOST_SHOWN} more{end}"] if len(ordered) > MOST_SHOWN else []
+        shown = ordered[:MOST_SHOWN] if more else ordered
+        return kind("\n".join([*shown, *more])).with_problems(
+            problem for text in ordered for problem in self._found[text]
+        )
 
 
 def _sort_key(line: str, files: dict[str, int]) -> tuple[int, int, int]:
@@ -190,11 +197,12 @@ def read_yaml(path: Path, problems: Problems) -> PositionedData:
     with failing_in(f"{name}:1:1", SuiteError), named.open_file(path, None, packed=False) as file:
         content = file.read(MOST_BYTES + 1)  # not all of it: it may be any file
         if len(content) > MOST_BYTES:
-            raise SuiteError(f"{name}:1:1: the file is larger than {MOST_BYTES // 1000} KB, the limit of YAML files")
+            too_large = f"the file is larger than {MOST_BYTES // 1000} KB, the limit of YAML files"
+            raise SuiteError.at(f"{name}:1:1", too_large)
         text = content.decode("utf-8-sig")
     located = parse_yaml(text, name, problems)
     if not isinstance(located.data, dict):
-        raise SuiteError(f"{located.at()}: expected `key: value` lines at the top, found {describe(located.data)}")
+        raise SuiteError.at(located.at(), f"expected `key: value` lines at the top, found {describe(located.data)}")
     return located
 
 
@@ -215,9 +223,10 @@ def parse_yaml(text: str, name: str, problems: Problems, *, fixed_place: bool = 
         begun = error.context_mark
         apart = begun is not None and mark is not None and begun.line != mark.line
         since = f" (it begins at {begun.line + 1}:{begun.column + 1})" if begun is not None and apart else ""
-        raise SuiteError(f"{place}: not valid YAML: {reason}{since}{_remedy(reason)}") from error
+        raise SuiteError.at(place, f"not valid YAML: {reason}{since}{_remedy(reason)}") from error
     except (yaml.reader.ReaderError, RecursionError) as error:  # a control character, or thousands of brackets
-        raise SuiteError(f"{name}{'' if fixed_place else ':1:1'}: not valid YAML: {error_message(error)}") from error
+        place = name if fixed_place else f"{name}:1:1"
+        raise SuiteError.at(place, f"not valid YAML: {error_message(error)}") from error
 
 
 def _remedy(reason: str) -> str:
@@ -293,9 +302,9 @@ class _DataBuilder:
         place = self._place(node)
         self.count += 1
         if self.count > MOST_VALUES:
-            raise SuiteError(f"{place}: more than {MOST_VALUES} values in one file")
+            raise SuiteError.at(place, f"more than {MOST_VALUES} values in one file")
         if len(inside) >= MOST_DEPTH and not isinstance(node, yaml.ScalarNode):
-            raise SuiteError(f"{place}: more than {MOST_DEPTH} lists and mappings inside each other")
+            raise SuiteError.at(place, f"more than {MOST_DEPTH} lists and mappings inside each other")
         inside = (*inside, id(node))
         if isinstance(node, yaml.ScalarNode):
             return PositionedData(self._scalar(node, place), place)

@@ -375,10 +375,9 @@ def _check_profiles(located: PositionedData, chosen: str | None, problems: Probl
             check(Suite, as_chosen, profile_problems)
             check_purpose(as_chosen, profile_problems)
             inside = {place for _, inner_part in part.walk() for place in (inner_part.place, inner_part.key) if place}
-            for line in profile_problems.lines:
-                place = next((p for p in inside if line.startswith(f"{p}: ")), None)
-                if place is not None:
-                    problems.add(place, line.removeprefix(f"{place}: "))
+            for problem in profile_problems.placed:
+                if problem.place in inside:
+                    problems.add(problem.place, problem.what)
 
 
 def parse_setting(

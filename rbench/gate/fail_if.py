@@ -106,7 +106,7 @@ def parse_condition(text: str, metrics: MetricCatalogue) -> FailCondition:
     place = f"--fail-if {text!r}"
     matched = _CONDITION_FORM.fullmatch(text)
     if matched is None or matched[2] not in ("<", ">"):
-        raise SuiteError(f"{place}: not a condition; {_EXAMPLE}")
+        raise SuiteError.at(place, f"not a condition; {_EXAMPLE}")
     metric, sign, number = matched.groups()
     start, dot, label = metric.partition(".")
     is_known = metric in metrics or metric in metrics.measured or start in metrics.measured
@@ -115,16 +115,16 @@ def parse_condition(text: str, metrics: MetricCatalogue) -> FailCondition:
     try:
         condition_metric = metrics.asked(name)
     except SuiteError as error:
-        raise SuiteError(f"{place}: {error}") from error
+        raise SuiteError.at(place, str(error)) from error
     with failing_in(place, SuiteError, _EXAMPLE):
         limit = float(number.removesuffix("%"))
     condition = FailCondition(condition_metric, cast(Literal["<", ">"], sign), limit)
     least, most = condition.bounds
     if not (least <= limit <= most and math.isfinite(limit)):
-        raise SuiteError(f"{place}: {name} lies between {least:g} and {most:g}{' %' if condition.percent else ''}")
+        raise SuiteError.at(place, f"{name} lies between {least:g} and {most:g}{' %' if condition.percent else ''}")
     if condition.is_below_percent and not number.endswith("%"):
         remedy = f"write {100 * limit:g}, or {number}% if you mean so little"
-        raise SuiteError(f"{place}: limits are in percent, as in tables; {remedy}")
+        raise SuiteError.at(place, f"limits are in percent, as in tables; {remedy}")
     return condition
 
 

@@ -118,7 +118,7 @@ def judge_printed_claim(claim: Claim, name: str, table: PrintedTable, place: str
         evaluated = _evaluate(claim, comparison, table_numbers[claim.metric])
         combinations.setdefault(comparison.combination, []).append(evaluated)
     if not combinations:
-        raise SuiteError(f"{place}: nothing in {name} matches the claim {claim.id} ({claim})")
+        raise SuiteError.at(place, f"nothing in {name} matches the claim {claim.id} ({claim})")
     combination_verdicts = []
     for combination_axes, evaluated_comparisons in combinations.items():
         # All comparisons of a combination must hold, so the one with the smallest margin decides.
@@ -186,7 +186,7 @@ def _objective_of(encoder: str) -> str:
 def _check_names(claim: Claim, claim_scope: ClaimScope, place: str) -> None:
     """Raise SuiteError if the claim names a metric, an axis, or an encoder, task and so on that the table lacks."""
     if claim.metric not in claim_scope.cells:
-        raise SuiteError(f"{place}: {unknown_message('metric of the table', claim.metric, claim_scope.cells)}")
+        raise SuiteError.at(place, unknown_message("metric of the table", claim.metric, claim_scope.cells))
     claimed_names: list[tuple[Axis, str]] = [(axis, name) for axis, names in claim.where.items() for name in names]
     for _, subject in claim.subjects:
         fixed = subject.model_dump(exclude_none=True, exclude={"objective"})

@@ -110,7 +110,7 @@ def failing_in(
         if where is None:
             line = getattr(error, "lineno", None)
             where = f"{place() if callable(place) else place}{f':{line}' if line else ''}"
-        raise kind(f"{where}: {error_message(error)}{remedy and f'. {remedy}'}") from error
+        raise kind.at(str(where), f"{error_message(error)}{remedy and f'. {remedy}'}") from error
 
 
 def describe_error(error: BaseException, folder: Path) -> str:

@@ -94,7 +94,7 @@ def test_texts_that_an_endpoint_refuses(served: tuple[Path, Any], tmp_path: Path
     answer = embeddings(by_words(0))
     server.answer = lambda body: Reply("too long", 413) if len(body["input"][0].split()) > 200 else answer(body)
     check = api.check_encoder(file, tmp_path / "b.json")
-    assert failed(check) == {"210 to 350 words", "420 to 700 words"} and "24 of 131 texts are refused" in check.said
+    assert failed(check) == {"210 to 350 words", "420 to 700 words"} and "24 of 131 texts" in check.said
     server.answer = lambda body: Reply("no", 400)
     with pytest.raises(JobError):
         api.check_encoder(file, tmp_path / "b.json")

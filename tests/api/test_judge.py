@@ -26,6 +26,7 @@ from rbench.store import judged
 from rbench.store.runs import RunStore
 from rbench.tables import Results
 from tests.raters import Rater, file_of, mini_run
+from tests.refusals import nearest
 from tests.report.conftest import write_run
 
 
@@ -245,7 +246,7 @@ def set_(column: str, value: str, kind: tuple[str, ...] = TEXTS) -> Damage:
     [
         (lambda rows: [*rows, rows[0]], "1.csv:2"),
         (set_("sheet", "abcdefabcdef"), "abcdefabcdef"),
-        (set_("label", "positve"), "did you mean positive"),
+        (set_("label", "positve"), nearest("positive")),
         (set_("label", "=1+1"), "=1+1"),
         (set_("natural", "maybe"), "maybe"),
         (set_("meaning", "6", ("pair",)), "meaning"),

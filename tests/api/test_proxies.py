@@ -24,6 +24,7 @@ from rbench.store.runs.files import seal
 from rbench.tables import Results
 from rbench.tables.aggregate import attack_grid
 from tests.raters import LABELS, MINI, TASK, Rater, file_of, mini_run
+from tests.refusals import refusal
 from tests.victims.made import write_classifier
 from tests.victims.server import Reply, Server
 
@@ -303,7 +304,7 @@ def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(few:
 def test_mistakes_are_one_line_before_anything_is_asked(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(StoreError, match=r"nobody has judged .*rbench judge export"):
+    with refusal(StoreError, "rbench judge export"):
         api.ask_proxy(mini_run(tmp_path / "new"), "chat")
     with pytest.raises(StoreError):
         api.table(run, metric="powered")

@@ -137,8 +137,8 @@ def test_n_of_a_cell_counts_what_tables_count(run: Path, tmp_path: Path) -> None
     low, high = min(attacked), max(attacked)
     said = str(low) if low == high else f"{low} to {high}"
     shown = re.sub(r"<[^>]*>|\s+", " ", file.read_text().partition("<script")[0])
-    assert re.search(rf"n of a cell +{said}\b", shown)
-    assert f"n of a cell: {said}." in api.table(run)
+    assert re.search(rf"cell +{said}\b", shown)
+    assert f"cell: {said}." in api.table(run)
 
 
 def test_the_command_names_the_folder_as_a_shell_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

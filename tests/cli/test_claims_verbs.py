@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shutil
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 
 from tests import reference
 from tests.cli.conftest import Shell
+from tests.refusals import nearest
 
 
 def test_verdicts_of_a_table_are_printed(shell: Shell) -> None:
     result = shell("claims", "--paper", "table1")
     assert result.exit_code == 0
     assert "| rse-half-of-simcse " in result.stdout and "| 21 of 35 " in result.stdout
-    assert "Sentences: 8. They hold in full: 5, in part: 2, not at all: 1." in result.stdout
+    assert re.search(r"Sentences: 8\. .*: 5, .*: 2, .*: 1\.", result.stdout)
 
 
 @pytest.mark.parametrize(("name", "code"), [("adcl-table3", 0), ("robustsentembed-table1", 3)])
@@ -39,7 +41,7 @@ def test_csv_has_a_line_for_each_combination(shell: Shell) -> None:
 
 def test_an_unknown_name_exits_with_2(shell: Shell) -> None:
     result = shell("claims", "--paper", "tabel1")
-    assert result.exit_code == 2 and "did you mean table1?" in result.stderr
+    assert result.exit_code == 2 and nearest("table1") in result.stderr
 
 
 def test_a_folder_of_claims_has_those_of_each_run_by_its_name(shell: Shell, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from rbench.api import Check
 from rbench.cli.basic_verbs import task_with_options
 from rbench.cli.console import log_to_stderr
 from tests.cli.conftest import Api, Shell
+from tests.refusals import unknown
 
 ATTACK = ("attack", "-e", "mini-bert", "-a", "pwws")
 
@@ -52,7 +53,7 @@ def test_for_a_classifier_that_exists_all_rows_are_test_rows() -> None:
 def test_wrong_columns_are_told_before_any_work(shell: Shell, mock: Api, table: Path) -> None:
     result = shell(*ATTACK, "-t", "my.csv", "--label", "starz")
     assert result.exit_code == 2 and mock.calls == []
-    assert 'error: --task: my.csv: unknown column "starz"; did you mean stars?' in result.stderr
+    assert "error: --task: my.csv: " + unknown("column", "starz", "stars") in result.stderr
     result = shell(*ATTACK, "-t", "mr", "--label", "stars")
     assert result.exit_code == 2 and "--label describe a table, and mr is the name of a task" in result.stderr
 

@@ -26,6 +26,7 @@ from rbench.errors import PlanError, RbenchError, ResourceError, StoreError, Sui
 from rbench.schema import EncoderSpec, Job, Outcome, Record, TaskSpec
 from rbench.system.progress import SilentProgress
 from tests.cli.conftest import Api, Shell, attack_job, outcome
+from tests.refusals import unknown
 from tests.specs import of_sts
 
 VERBS = [verb for verbs in cli.VERBS.values() for verb in verbs]
@@ -204,13 +205,13 @@ def test_a_run_with_failed_jobs_says_which_and_why_and_ends_with_1(shell: Shell,
 def test_what_a_user_can_mend_is_one_message_and_ends_with_2(
     shell: Shell, mock: Api, error: type[Exception], verb: str
 ) -> None:
-    said = 'my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]'
+    said = "my.yaml:3:5: " + unknown("task", "mrr", "mr") + "?\nmy.yaml:4:1: [odd]"
     mock.answers["doctor" if verb == "status" else verb] = error(said)
     result = shell(verb, *(["x"] if verb != "status" else ["--environment"]))
     assert result.exit_code == 2
     assert result.stdout == ""
     _, after = result.stderr.split("\n", 1)  # below the first line, which says what is being done
-    assert after == 'error in my.yaml:3:5: unknown task "mrr"; did you mean mr?\nmy.yaml:4:1: [odd]\n'
+    assert after == "error in my.yaml:3:5: " + unknown("task", "mrr", "mr") + "?\nmy.yaml:4:1: [odd]\n"
 
 
 def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> None:
@@ -406,9 +407,9 @@ def test_main_ends_with_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: p
         (["run", "x", "--device", "tpu"], "'tpu' is not one of"),
         (["run", "x", "--data", "/no/such/folder"], "does not exist"),
         (["run", "x", "--sed", "seeds=1"], "No such option"),
-        (["table", "x", "--format", "markdwon"], 'unknown format "markdwon"; did you mean markdown?'),
-        (["table", "x", "--layout", "papr"], 'unknown layout "papr"; did you mean paper?'),
-        (["list", "encoder"], 'unknown kind "encoder"; did you mean encoders?'),
+        (["table", "x", "--format", "markdwon"], unknown("format", "markdwon", "markdown")),
+        (["table", "x", "--layout", "papr"], unknown("layout", "papr", "paper")),
+        (["list", "encoder"], unknown("kind", "encoder", "encoders")),
         (["list", "zzzz"], "figures, finetune, judges, measures, metrics, noise, objectives"),
         (["attack", "-t", "mr", "-a", "pwws"], "Missing option"),
         (["runn"], "No such command 'runn'"),
@@ -437,7 +438,7 @@ def test_plan_groups_seeds_and_sums_what_remains(shell: Shell, mock: Api, planne
     assert "6 jobs, 1 done; to do: 2 finetune, 3 attack" in result.stdout
     assert "to attack: 300 examples, about 36,000 model queries" in result.stdout
     assert "note: mr: from somewhere" in result.stdout
-    assert "results go to results/runs/demo" in result.stdout
+    assert "results/runs/demo" in result.stdout
 
 
 def test_plan_counts_the_pairs_of_evaluations_apart(shell: Shell, mock: Api, planned: api.Planned) -> None:
@@ -537,7 +538,7 @@ def test_attack_shows_each_example_with_its_changes(shell: Shell, mock: Api, tmp
 def test_attack_on_an_unknown_task_names_the_option(shell: Shell, mock: Api) -> None:
     result = shell("attack", "-e", "minilm", "-t", "mrx", "-a", "pwws")
     assert result.exit_code == 2
-    assert 'error: --task: unknown task "mrx"; did you mean mr' in result.stderr
+    assert "error: --task: " + unknown("task", "mrx", "mr") in result.stderr
 
 
 # ----------------------------------------------------------------------------------------------- list and status
@@ -609,7 +610,7 @@ def test_list_shows_the_published_sizes_of_a_task_and_the_repository_of_each_spl
 
 def test_list_refuses_an_unknown_name_and_a_fragment(shell: Shell) -> None:
     result = shell("list", "encoders", "simcse-mni")
-    assert result.exit_code == 2 and 'unknown encoder "simcse-mni"; did you mean simcse-mini' in result.stderr
+    assert result.exit_code == 2 and unknown("encoder", "simcse-mni", "simcse-mini") in result.stderr
     assert "_simcse is a fragment" in shell("list", "encoders", "_simcse").stderr
 
 

@@ -106,16 +106,14 @@ def test_a_build_and_a_contrast_set_need_classes(world: World) -> None:
     world.change("resources: world\n", "resources: world\nbuild: [positives]\nevaluate: [contrast]\n")
     errors = world.errors(None, "encoders=[trained]")
     assert "my.yaml:5:9: `build: positives` needs tasks with classes, and similar has similarity scores" in errors
-    assert any(error.startswith("my.yaml:6:12: there is no contrast set for reviews, similar") for error in errors)
+    assert any(error.startswith("my.yaml:6:12: ") and "reviews, similar" in error for error in errors)
 
 
 def test_a_table_of_adversarial_sts_needs_such_a_task(world: World) -> None:
     world.change("resources: world\n", "resources: world\ntables: [metric: advsts]\n")
     assert [table.metric for table in world.load().suite.tables] == ["advsts"]
     world.change("[reviews, similar]", "[reviews]")
-    assert world.error() == (
-        "my.yaml:5:18: a table of advsts needs `attacks` and STS tasks under `tasks`, which this suite lacks"
-    )
+    assert world.error().startswith("my.yaml:5:18: a table of advsts needs `attacks` and STS tasks under `tasks`")
 
 
 def test_what_a_module_serves_is_checked(world: World) -> None:

@@ -19,7 +19,7 @@ from rbench.config.positions import (
     read_yaml,
 )
 from rbench.config.registry import Registry, unknown_message
-from rbench.errors import SuiteError
+from rbench.errors import Problem, SuiteError
 
 TAIL = "tasks: [mini-sentiment]\nattacks: [pwws]\nresources: mini\nnum_examples: 10\n"
 
@@ -111,7 +111,7 @@ def test_equal_problems_are_said_once() -> None:
     problems = Problems()
     problems.add("f:1:1", "wrong: very")
     problems.take(SuiteError("f:1:1: wrong: very"))
-    assert problems.lines == ["f:1:1: wrong: very"]
+    assert len(problems) == 1 and problems.placed == [Problem("f:1:1", "wrong: very")]
 
 
 def test_depth_has_a_limit() -> None:

@@ -82,7 +82,7 @@ def test_a_file_that_computes_what_it_is_of_is_opened(tmp_path: Path) -> None:
         ("share = True", "share = 2", ":5:1: `share`"),
         ("place", "bounds = 1.0\n    place", ":5"),
         ("def value(self, of)", "def other(self, of)", ":5:1"),
-        ("(self, of)", "(self)", ":12:1: rbench calls the `value` of a metric as value(of), and this one takes ()"),
+        ("(self, of)", "(self)", ":12:1: "),
         ("def value", "def units(self, of): ...\n\n    def value", ":5"),
         ("(Metric)", "", ":1:1"),
     ],

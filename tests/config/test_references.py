@@ -16,6 +16,7 @@ from rbench.config.positions import PositionedData, Problems
 from rbench.config.references import BIB_FILE, bib_entries, check_references, format_references
 from rbench.config.registry import KINDS, Registry
 from rbench.report.provenance import RESOURCE_REFERENCES, TEXTATTACK_REFERENCE
+from tests.refusals import unknown
 
 ROOT = Path(__file__).resolve().parents[2]
 BIB: dict[str, Entry] = parse_file(BIB_FILE, "bibtex").entries
@@ -98,12 +99,12 @@ def test_people_read_a_line(references: list[str], line: str) -> None:
 def problems(reference: object) -> list[str]:
     found = Problems()
     check_references(PositionedData({"reference": reference}, "mine.yaml:3:1"), found)
-    return found.lines
+    return [str(problem) for problem in found.placed]
 
 
 def test_a_word_that_is_no_key_is_refused_with_the_nearest_keys() -> None:
     (line,) = problems("gao2021simsce")
-    assert line.startswith('mine.yaml:3:1: unknown key of references.bib "gao2021simsce"; did you mean gao2021simcse')
+    assert line.startswith("mine.yaml:3:1: " + unknown("key of references.bib", "gao2021simsce", "gao2021simcse"))
     assert "free text of several words" in line
     assert len(problems(["gao2021simcse", "none", "Me 2026", "x"])) == 2
 

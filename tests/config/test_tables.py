@@ -12,6 +12,7 @@ from rbench.config import LoadedSuite, load, load_mapping, load_task
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.schema import TaskSpec
+from tests.refusals import nearest, unknown
 
 REGISTRY = Registry()
 
@@ -241,7 +242,7 @@ def test_what_cannot_be_guessed_is_asked_for_by_naming_the_columns() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"text": "rewiev"}, 'my.csv: unknown column "rewiev"; did you mean review?'),
+        ({"text": "rewiev"}, "my.csv: " + unknown("column", "rewiev", "review")),
         (
             {"text": "same", "label": "review"},
             "the column `review` has 10 different values in 10 rows, which are no labels",
@@ -250,7 +251,7 @@ def test_what_cannot_be_guessed_is_asked_for_by_naming_the_columns() -> None:
         ({"text": "review", "label": "review"}, "`review` is the label and a text"),
         ({"text": ["review", "same"], "kind": "single"}, "the kind single does not fit 2 texts"),
         ({"text": "review", "kind": "nli"}, "the kind nli does not fit 1 texts"),
-        ({"txt": "review"}, 'unknown key "txt"; did you mean text?'),
+        ({"txt": "review"}, unknown("key", "txt", "text")),
         ({"split": "train"}, "split"),
     ],
 )
@@ -285,7 +286,7 @@ def test_a_file_without_rows_is_told_as_such(name: str) -> None:
 
 def test_a_missing_file_is_told_with_files_of_similar_names() -> None:
     write("reviews.csv", text=["a", "b"], label=[0, 1])
-    assert "review.csv: there is no such file or folder; did you mean reviews.csv?" in wrong("review.csv")
+    assert "review.csv: " in (said := wrong("review.csv")) and nearest("reviews.csv") in said
     assert "is written hf:stanfordnlp/imdb" in wrong("stanfordnlp/imdb")
     for bad in ("./a\0b", "~nosuchuser/x.csv", f"./{'x' * 300}.csv"):
         assert "is not a path" in wrong(bad)

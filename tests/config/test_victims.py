@@ -10,6 +10,7 @@ from rbench.config import LoadedSuite, load
 from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.schema import victim_name
+from tests.refusals import unknown
 
 REST = "tasks: [mini-sentiment]\nattacks: [{attack}]\nresources: mini\n"
 
@@ -69,7 +70,7 @@ def test_names_are_safe_as_file_names() -> None:
         ("[{model: a/b, function: m:f}]", "s.yaml:1:11", "exactly one of `model`, `function` and `endpoint`"),
         ("[{name: none}]", "s.yaml:1:11", "exactly one of `model`, `function` and `endpoint`"),
         ("[{function: m:f}]", "s.yaml:1:11", "write a `version`"),
-        ("[{model: a/b, labls: {}}]", "s.yaml:1:24", 'unknown key "labls"; did you mean labels'),
+        ("[{model: a/b, labls: {}}]", "s.yaml:1:24", unknown("key", "labls", "labels")),
         ("[{model: a/b, name: a/b}]", "s.yaml:1:30", "a name has letters, digits"),
         ("[{model: a/b, name: x}, {model: c/d, name: x}]", "s.yaml:1:34", "`victims` lists x twice"),
         ("[missing.yaml]", "s.yaml:1:11", "there is no victim's file missing.yaml"),

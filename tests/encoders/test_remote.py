@@ -26,6 +26,7 @@ from rbench.schema.common import EmbeddingsEndpoint
 from rbench.schema.results import PROBED_TEXTS
 from rbench.store.runs import RunStore
 from rbench.system.below import SafeFolder
+from tests.refusals import refusal
 from tests.victims.embeddings import embeddings, letters
 from tests.victims.server import Reply, Serve
 
@@ -145,7 +146,7 @@ def test_an_answer_that_is_not_one_vector_each_is_refused(serve: Serve, answer: 
 
 def test_the_vector_of_a_later_text_has_the_length_of_the_first(serve: Serve) -> None:
     server = serve(lambda body: numbered(*[[1.0] * (3 if "odd" in text else 2) for text in body["input"]]))
-    with pytest.raises(JobError, match=r"\b3\b.*\b2\b"):
+    with refusal(JobError, "3", "2"):
         opened(server.url).encode(["even", "odd"])
 
 
@@ -153,7 +154,7 @@ def test_a_text_that_is_refused_is_named_and_others_keep_their_vectors(serve: Se
     good = embeddings(letters)
     server = serve(lambda body: Reply({"error": "empty input"}, 400) if "" in body["input"] else good(body))
     encoder = opened(server.url, batch_size=8)
-    with pytest.raises(JobError, match=r"empty input.*''"):
+    with refusal(JobError, "empty input", "''"):
         encoder.encode([*TEXTS[:5], "", *TEXTS[5:7]])
     rows = encoder.tokenizer([""], return_tensors="pt")
     with pytest.raises(AnswerError):  # in an attack, the example that asked for it is errored
@@ -203,7 +204,7 @@ def test_other_weights_behind_the_name_are_noticed(serve: Serve) -> None:
     server.answer = embeddings(lambda texts: letters(texts) * np.float32(1.00001))  # rounding
     place.check()
     server.answer = embeddings(lambda texts: letters(texts)[:, ::-1])
-    with pytest.raises(JobError, match=r"other weights behind the name.*another `version`"):
+    with refusal(JobError, "version"):
         place.check()
     with pytest.raises(ModelChangedError):
         locate(before)
@@ -255,7 +256,7 @@ def test_a_saved_victim_asks_only_what_this_process_was_told_of(
     assert torch.equal(again(**again.tokenizer(TEXTS, return_tensors="pt")).logits, victim(**rows).logits)
     assert "127.0.0.1" not in (tmp_path / "victim" / "endpoint.json").read_text(encoding="utf-8")
     monkeypatch.setattr(asked_vectors, "named", {})
-    with pytest.raises(ResourceError, match="asked only where a suite"):
+    with pytest.raises(ResourceError):
         encoders.load_victim(tmp_path / "victim")
 
 
@@ -306,7 +307,7 @@ def test_nothing_stands_on_an_endpoint(tmp_path: Path) -> None:
     (tmp_path / "encoders").mkdir()
     (tmp_path / "encoders" / "served.yaml").write_text(json.dumps({"endpoint": ENDPOINT}), encoding="utf-8")
     (tmp_path / "encoders" / "other.yaml").write_text('{"base": "served", "pooling": "mean"}', encoding="utf-8")
-    with pytest.raises(SuiteError, match=r"other.yaml:1:"):
+    with refusal(SuiteError, "other.yaml:1"):
         load_mapping(suite("other"), registry=Registry((tmp_path,)))
     loaded = load_mapping(suite({"served": {"dimensions": 4, "rate": 9}}), registry=Registry((tmp_path,)))
     assert loaded.encoders["served[dimensions=4,rate=9]"].endpoint == EmbeddingsEndpoint(

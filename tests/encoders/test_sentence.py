@@ -16,6 +16,7 @@ from rbench.encoders.sentence import SentenceEncoder, find_longest_input, masked
 from rbench.errors import ResourceError
 from rbench.schema import EncoderSpec
 from tests.encoders.families import MODELS, POOLINGS, SMALL, write_model
+from tests.refusals import refusal
 from tests.tiny import WORDS
 
 TEXTS = ["good", "the film was a good story and a fine plot", "bad plot", "the " * 80, "a poor film", "dull"]
@@ -139,7 +140,7 @@ def test_the_first_layers_are_kept(kind: str, bert: Path, tmp_path: Path) -> Non
 
 
 def test_more_layers_than_there_are_is_an_error(bert: Path) -> None:
-    with pytest.raises(ResourceError, match=r"3 layers.* 2"):
+    with refusal(ResourceError, "3", "2"):
         encoders.load(spec(layers=3), bert)
 
 
@@ -173,7 +174,7 @@ def test_missing_weights_are_never_made_up(bert: Path, tmp_path: Path) -> None:
     shutil.copytree(bert, tmp_path / "torn")
     weights = {k: v for k, v in load_file(bert / "model.safetensors").items() if "layer.0." not in k}
     save_file(weights, tmp_path / "torn" / "model.safetensors", {"format": "pt"})
-    with pytest.raises(ResourceError, match=r"encoder\.layer\.0\..* 15 "):
+    with refusal(ResourceError, "encoder.layer.0", "15"):
         encoders.load(spec(), tmp_path / "torn")
 
 
@@ -188,9 +189,9 @@ def test_damaged_files_are_named_with_the_encoder(name: str, bert: Path, tmp_pat
 
 
 def test_a_place_that_is_neither_folder_nor_hub_is_refused() -> None:
-    with pytest.raises(ResourceError, match="/no/such/folder"):
+    with refusal(ResourceError, "/no/such/folder"):
         encoders.load(spec(), "/no/such/folder")
-    with pytest.raises(ResourceError, match="`toy`"):
+    with refusal(ResourceError, "toy"):
         encoders.load(spec(), "someone/toy@" + "0" * 40)
 
 

@@ -22,6 +22,7 @@ from rbench.recipes import Victim
 from rbench.schema import EncoderSpec, Training
 from rbench.train.finetune import clean
 from tests import tiny
+from tests.refusals import refusal
 
 TEXTS = ["good", "the film was a good story and a fine plot", "bad plot", "a poor film", "dull"]
 
@@ -104,7 +105,7 @@ def test_the_fingerprint_sees_the_transform(bert: Path, tmp_path: Path) -> None:
 def test_what_it_was_not_fitted_on_is_refused(bert: Path, tmp_path: Path) -> None:
     where = tmp_path / "saved"
     encoder(bert, "linear").save(where)
-    with pytest.raises(ResourceError, match=r"fitted on vectors of pooling mean .* write `pooling: mean`"):
+    with refusal(ResourceError, "mean", "pooling: mean"):
         encoders.load(spec(pooling="cls"), where)
     with pytest.raises(ResourceError, match="2"):
         encoders.load(spec(layers=1), where)
@@ -115,7 +116,7 @@ def test_what_it_was_not_fitted_on_is_refused(bert: Path, tmp_path: Path) -> Non
 def test_a_damaged_transform_is_named(damage: str, bert: Path, tmp_path: Path) -> None:
     encoder(bert, "linear").save(tmp_path / "saved")
     (tmp_path / "saved" / "transform" / "rbench.json").write_text(damage)
-    with pytest.raises(ResourceError, match=r"`toy`: .*transform"):
+    with refusal(ResourceError, "toy", "transform"):
         encoders.load(spec(), tmp_path / "saved")
 
 
@@ -212,5 +213,5 @@ def test_a_flow_needs_room_and_its_package(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(ResourceError):
         FlowTransform(7, levels=3, depth=1, hidden=4)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ResourceError, match=r"pip install 'rbench\[flow\]'"):
+    with refusal(ResourceError, "pip install 'rbench[flow]'"):
         FlowTransform(8, levels=1, depth=1, hidden=4)

@@ -15,6 +15,7 @@ from rbench.execution import forecast
 from rbench.plan import work
 from rbench.store.weights import WeightCache
 from rbench.system import speed
+from tests.refusals import nearest
 from tests.store.weights.entries import fill
 
 FIRST = "The weights are not in the cache. First comes "
@@ -99,7 +100,7 @@ def test_where_a_probe_is_not_quick_either_fewer_rows_are_offered(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--encoder", "mini-bert-packaged", "--finetune", "prob"), "did you mean probe"),
+        (("--encoder", "mini-bert-packaged", "--finetune", "prob"), nearest("probe")),
         (("--classifier", "./mine", "--finetune", "probe"), "--finetune"),
     ],
 )

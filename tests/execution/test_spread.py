@@ -22,6 +22,7 @@ from rbench.execution.spread import SharedRun, check_executor, digest_without_te
 from rbench.plan.prepare import Options
 from rbench.schema import Plan, Suite
 from rbench.system.progress import SilentProgress
+from tests.refusals import nearest
 from tests.tables.conftest import make_plan, make_suite
 
 PLAN = make_plan(make_suite(seeds=(0,)))
@@ -50,7 +51,7 @@ def test_what_is_no_time_limit_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"kind": "sulrm"}, "did you mean slurm"),
+        ({"kind": "sulrm"}, nearest("slurm")),
         ({"kind": "ray", "wait": True}, "--wait"),
         ({"kind": "local", "gpus": 1}, "--gpus-per-process"),
         ({"kind": "slurm", "gpus": 0.5}, "0.5"),

@@ -89,8 +89,8 @@ def test_the_average_has_the_interval_of_independent_sets(tmp_path: Path) -> Non
     }
     assert "independent" in table.interval
     results = Results.of(make_run(tmp_path))
-    (said,) = [text for text in add_short_notes(table, results).basis if text.startswith("n of a cell")]
-    assert said == "n of a cell: 20 to 21.", "the average is no cell"
+    (said,) = [text for text in add_short_notes(table, results).basis if " cell: " in text]
+    assert said.endswith(" cell: 20 to 21."), "the average is no cell"
 
 
 def test_what_is_missing_is_marked_and_named(tmp_path: Path) -> None:

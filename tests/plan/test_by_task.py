@@ -16,6 +16,7 @@ from rbench.plan.prepare import Options
 from rbench.schema import Job, PretrainJob
 from rbench.store.runs import RunStore
 from rbench.train import objectives
+from tests.refusals import nearest, unknown
 
 SMALL = "{hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2, intermediate_size: 16}"
 TOY = f"""\
@@ -113,8 +114,8 @@ def test_it_runs_and_a_strategy_has_one_row_for_all_tasks(options: Options) -> N
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("mini-topic: {max_words: 15", "topic: {max_words: 15", "did you mean mini-topic"),
-        ("max_words: 15", "max_wrds: 15", "did you mean max_words"),
+        ("mini-topic: {max_words: 15", "topic: {max_words: 15", nearest("mini-topic")),
+        ("max_words: 15", "max_wrds: 15", nearest("max_words")),
         ("max_words: 15", "max_words: 0", "max_words"),
         ("{max_words: 15, batch_size: 4}", "15", "by_task"),
     ],
@@ -130,7 +131,7 @@ def test_a_wrong_setting_of_a_strategy_is_an_error_with_its_place(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("temperature: 0.3", "temperatur: 0.3", 'unknown setting by task "temperatur"; did you mean temperature'),
+        ("temperature: 0.3", "temperatur: 0.3", unknown("setting by task", "temperatur", "temperature")),
         ("temperature: 0.3", "data: mini-nli", 'unknown setting by task "data"'),
         ("temperature: 0.3", "temperature: -2", "temperature"),
         ("batch_size: 8", "batch_size: none", "batch_size"),

@@ -12,6 +12,7 @@ import pytest
 from rbench import api
 from rbench.errors import PlanError
 from rbench.store.runs import RunStore
+from tests.refusals import refusal
 from tests.victims.conftest import serve  # noqa: F401
 from tests.victims.server import Server
 
@@ -56,5 +57,5 @@ def test_an_option_says_how_many_requests_are_under_way_at_once_and_no_key_depen
 def test_without_an_endpoint_the_option_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "theirs.py").write_text("def ask(texts):\n    return [[0.4, 0.6] for _ in texts]\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(PlanError, match="--concurrency"):
+    with refusal(PlanError, "--concurrency"):
         api.plan(suite(function="theirs:ask"), concurrency=2)

@@ -22,6 +22,7 @@ from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import AnswerClient
 from rbench.words.resources import Resources
 from tests.recipes import world
+from tests.refusals import refusal
 from tests.victims.server import Server
 
 SPEC = VictimSpec(name="shipped", function="m:f", version="1")
@@ -168,7 +169,7 @@ def test_a_failure_of_the_whole_ends_the_job(resources: Resources) -> None:
                 raise JobError("it is down")
             return super().__call__(texts)
 
-    with pytest.raises(JobError, match="it is down"):
+    with refusal(JobError, "it is down"):
         attacked(Down(), resources)
 
 

@@ -145,7 +145,7 @@ def test_a_library_that_was_imported_before_is_left_alone(monkeypatch: pytest.Mo
     with _textattack._defer_imports():
         assert sys.modules["flair"] is own and "flair.data" not in sys.modules
         assert sys.modules["bert_score"] is _textattack._STAND_INS["bert_score"]
-        with pytest.raises(ImportError, match="bert_score"):
+        with pytest.raises(ImportError):
             _ = sys.modules["bert_score"].BERTScorer
     assert sys.modules["flair"] is own and "bert_score" not in sys.modules
 

@@ -22,6 +22,7 @@ from rbench.recipes.observed import keep_answers
 from rbench.recipes.ranking_goal import aim_at_ranking
 from rbench.schema import AttackSpec, Outcome, RankingGoalSpec, TaskSpec
 from rbench.tasks import Example
+from tests.refusals import refusal
 
 TASK = TaskSpec(name="found", kind="ranking", columns=("query",), generator="mini-ranking")
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox"]
@@ -144,7 +145,7 @@ def test_ties_go_to_the_larger_id() -> None:
 
 
 def test_k_must_leave_a_place_below_it() -> None:
-    with pytest.raises(JobError, match=r"\b7\b.*\b7\b"):
+    with refusal(JobError, "7"):
         attacked("ant", {"d0": 1}, k=7)
 
 

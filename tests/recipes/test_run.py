@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from rbench.schema import Outcome
 from rbench.tasks import Example
 from rbench.words.resources import Resources
 from tests.recipes import world
+from tests.refusals import refusal
 
 
 def run(name: str, victim: recipes.Victim, resources: Resources, examples: list[Example], **more: Any) -> list[Outcome]:
@@ -201,7 +201,7 @@ def test_an_interrupt_is_no_outcome(
 
 @pytest.mark.parametrize("label", [0.5, 7, -1, None, math.nan])
 def test_a_label_that_is_no_class_fails_the_job(label: Any, single: recipes.Victim, resources: Resources) -> None:
-    with pytest.raises(JobError, match=re.escape(repr(label))):
+    with refusal(JobError, repr(label)):
         run("pwws", single, resources, [Example("x", ("the story",), label)])
 
 

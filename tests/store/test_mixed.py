@@ -152,7 +152,7 @@ def test_other_weights_under_a_manifest_that_fits_are_made_again(
     fits(entry)
     with caplog.at_level("WARNING"):
         result, _ = world.run()
-    assert "its weights are not those of which its record.json is; it is made again" in caplog.text
+    assert "its weights are not those of which its record.json is" in caplog.text
     assert not result.failed and weights_hash(entry) == right
     assert world.table() == whole.table() and not verify(world.root).findings
 
@@ -191,7 +191,7 @@ def test_a_mixed_run_is_damaged_for_all_who_read_it(world: World, tmp_path: Path
     assert found.counts == {"verified": 5, "damaged": 1, "not done": 0}
     (finding,) = found.findings
     assert f"{job.name} stands on other weights of {world.job(VICTIM).name} (000000000000)" in finding.text
-    assert f"Delete the folder {world.store.folder(job)}" in finding.text and "--fresh" in finding.text
+    assert str(world.store.folder(job)) in finding.text and "--fresh" in finding.text
     plan = world.store.plan()
     assert plan is not None and job.key not in load_statuses(world.store, plan).done
     assert "1 of 2 attack jobs damaged: toy/mini-sentiment/clean/pwws/seed0" in world.table()

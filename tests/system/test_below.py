@@ -12,6 +12,7 @@ import pytest
 from rbench.errors import StoreError
 from rbench.system import below as module
 from rbench.system.below import SafeFolder
+from tests.refusals import refusal
 
 Do = Callable[[SafeFolder, Path], object]
 READ: list[Do] = [SafeFolder.read, SafeFolder.read_lined, lambda below, path: below.read_start(path, 9)]
@@ -45,7 +46,7 @@ def untouched(outside: Path) -> bool:
 @pytest.mark.parametrize("do", [*READ, *WRITE, *REMOVE])
 def test_a_link_in_the_place_of_a_file_is_refused(do: Do, root: Path, outside: Path) -> None:
     (root / "file").symlink_to(outside / "x")
-    with pytest.raises(StoreError, match=r"run/file is a symbolic link: rbench follows none in .*, or remove it\.$"):
+    with refusal(StoreError, "run/file", "symbolic link"):
         do(SafeFolder(root), root / "file")
     assert untouched(outside)
 
@@ -76,7 +77,7 @@ def test_a_fifo_and_a_socket_are_refused_at_once(do: Do, root: Path, monkeypatch
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind("two")
         for name, kind in (("one", "FIFO"), ("two", "socket")):
-            with pytest.raises(StoreError, match=rf"{name} is a {kind}: rbench opens none in .* Remove it\.$"):
+            with refusal(StoreError, name, kind):
                 do(SafeFolder(root), root / name)
 
 
@@ -148,7 +149,7 @@ def test_a_giant_is_refused_before_it_is_read(root: Path) -> None:
     with (root / "file").open("wb") as file:
         file.truncate(1 << 40)  # a TB of holes
     for read in (SafeFolder.read, SafeFolder.read_lined):
-        with pytest.raises(StoreError, match=r"file has (a line of )?more than \d+ MB, .* copied from\.$"):
+        with refusal(StoreError, "file", "MB"):
             read(SafeFolder(root), root / "file")
     with pytest.raises(StoreError):
         SafeFolder(root).read(root / "file", module.SMALL_BYTES)

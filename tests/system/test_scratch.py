@@ -9,6 +9,7 @@ from filelock import FileLock
 
 from rbench.errors import ResourceError
 from rbench.system import scratch
+from tests.refusals import refusal
 
 
 def contents(root: Path) -> list[str]:
@@ -71,7 +72,7 @@ def test_asking_whether_a_lock_is_held_makes_none(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_is_said_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "tmp").touch()
     with (
-        pytest.raises(ResourceError, match=r"cannot be written.*RBENCH_CACHE"),
+        refusal(ResourceError, "RBENCH_CACHE"),
         scratch.temporary_folder("train", tmp_path),
     ):
         pass

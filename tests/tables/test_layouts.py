@@ -283,13 +283,13 @@ def test_what_is_no_run_or_unknown_is_refused(make_run: MakeRun, tmp_path: Any) 
     with pytest.raises(StoreError):
         build_attack_table(RunStore(tmp_path / "nothing"))
     store = make_run(make_suite(tasks=("mr",)))
-    with pytest.raises(StoreError, match="has an oracle"):
+    with pytest.raises(StoreError):
         build_attack_table(store, "oracle_asr")
     with pytest.raises(SuiteError):
         build_attack_table(store, "querys")
     plan = make_plan(make_suite())
     store.write_plan(plan.model_copy(update={"jobs": ()}))
-    with pytest.raises(StoreError, match="no attacks"):
+    with pytest.raises(StoreError):
         build_attack_table(store)
 
 

@@ -175,7 +175,7 @@ def test_notes_name_both_kinds_of_seeds(attacked: Callable[..., RunStore]) -> No
         assert "Fine-tuning seeds 1, 0: 2 with each encoder." in table.notes
         assert not [note for note in table.notes if note.startswith("Seed")]
     assert "each example counts once, however many seeds share it" in build_attack_table(attacked()).interval.lower()
-    assert "with seeds as levels" in build_attack_table(attacked(texts=True)).interval
+    assert "levels" in build_attack_table(attacked(texts=True)).interval
     one = build_attack_table(attacked(seeds=(0,)))
     assert "±: standard deviation between training seeds." in one.notes
     entry = one.rows[0][2]

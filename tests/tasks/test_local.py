@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rbench.errors import ResourceError
 from rbench.schema import TaskSpec
 from rbench.tasks import TaskData, locate_task, open_task
 from rbench.tasks.lines import read
+from tests.refusals import refusal
 from tests.scripts import SCRIPTS, text_of, words_of
 from tests.tasks.conftest import Write, reviews
 
@@ -158,7 +160,7 @@ def test_a_source_cannot_leave_the_data_folder(source: str, tmp_path: Path) -> N
 def test_a_list_of_rows_cannot_leave_the_data_folder(write: Write, tmp_path: Path) -> None:
     write("data/toy/all", reviews(10))
     (tmp_path / "rows.json").write_text("[1]")
-    with pytest.raises(ResourceError, match="`test_rows`"):
+    with refusal(ResourceError, "test_rows"):
         open_task(task(local={"unsplit": {"source": "toy/all", "test_rows": "../rows.json"}}), [tmp_path / "data"])
 
 
@@ -274,7 +276,7 @@ def test_a_few_strange_labels_in_a_split_without_one_of_the_labels_are_left_out(
 
 
 def test_nothing_left_is_an_error(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(ResourceError, match=r"nothing is left of its test split .*test\.jsonl:1\)"):
+    with refusal(ResourceError, "test.jsonl:1"):
         lines(write, tmp_path, {"text": "x", "label": -1})
     with pytest.raises(ResourceError):
         lines(write, tmp_path)
@@ -438,4 +440,4 @@ def test_rows_read_are_compared_with_the_published_number_before_any_is_left_out
 def test_what_is_left_out_is_logged(write: Write, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="rbench"):
         lines(write, tmp_path, GOOD, {"text": "", "label": 1})
-    assert "1 rows left out, test: text is empty" in caplog.text
+    assert re.search(r"\b1 rows .*test: ", caplog.text)

@@ -86,7 +86,7 @@ def test_a_branch_is_resolved_and_offline_the_origin_says_what_was_cached(hub: H
     assert offline == first | {"before": f"{first['origin']}, in the cache"}
     pinned, online = opened(hub.env(tmp_path, **OFFLINE), task("someone/reviews", new), task("no/where", "main"))
     assert f"the cache holds someone/reviews@{old}, not {new}" in pinned["error"]
-    assert "no/where is not in the cache; HF_HUB_OFFLINE is set" in online["error"]
+    assert "no/where" in online["error"] and "HF_HUB_OFFLINE" in online["error"]
     (updated,) = opened(hub.env(tmp_path), task("someone/reviews", "main"))
     assert updated["origin"].endswith(new)
     assert updated["sizes"]["test"] == 3

@@ -149,7 +149,7 @@ def test_any_judgements_are_kept_as_they_are(
         if grade > 0:
             wanted.setdefault(query, {})[document] = grade
     if not wanted:
-        with pytest.raises(ResourceError, match="has a relevant document"):
+        with pytest.raises(ResourceError):
             read()
         return
     found = read()

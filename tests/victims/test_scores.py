@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rbench.errors import AnswerError
 from rbench.victims.scores import ScoreReader
+from tests.refusals import refusal
 
 LABELS = ("negative", "neutral", "positive")
 GIVEN = {"0": "negative", "1": "neutral", "2": "positive"}
@@ -53,9 +54,7 @@ def test_labels_of_other_names_need_a_map_which_decides() -> None:
 def test_numbers_without_labels_have_the_order_that_is_said() -> None:
     assert read([0.7, 0.1, 0.2], **{"0": "positive", "1": "negative", "2": "neutral"}) == [0.1, 0.2, 0.7]
     of_a_server = ScoreReader(LABELS, {}, "probabilities", in_task_order=False)
-    with pytest.raises(
-        AnswerError, match=r"numbers without labels.*negative, neutral, positive.*`labels: \{0: \?, 1: \?, 2: \?\}`"
-    ):
+    with refusal(AnswerError, "negative, neutral, positive", "{0: ?, 1: ?, 2: ?}"):
         of_a_server([0.1, 0.2, 0.7])
 
 
@@ -82,7 +81,7 @@ def test_what_is_no_distribution_over_the_labels_is_refused(raw: Any) -> None:
 
 
 def test_logits_that_are_taken_for_probabilities_are_refused_with_the_remedy() -> None:
-    with pytest.raises(AnswerError, match=r"their sum is 2\.5.*`scores: logits`"):
+    with refusal(AnswerError, "2.5", "scores: logits"):
         read([3.0, 1.5, -2.0])
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from rbench.encoders.inference import Network, TokenRow, backends, network
 from rbench.errors import JobError
 from tests.encoders.inference.networks import BERT, pooler_output, use_threads
+from tests.refusals import refusal
 
 CPU = torch.device("cpu")
 
@@ -98,7 +99,7 @@ def test_a_text_of_no_tokens_is_read_as_one_of_padding(step: int) -> None:
 
 def test_an_answer_of_another_length_is_refused() -> None:
     net = Network(BERT, lambda model, **inputs: pooler_output(model, **inputs)[:1], backend="torch", name="victim odd")
-    with pytest.raises(JobError, match=r"victim odd .*\(1, 32\)"):
+    with refusal(JobError, "victim odd", "(1, 32)"):
         net([row(4, 0), row(4, 1)])
 
 
@@ -124,5 +125,5 @@ def test_where_memory_is_full_batches_are_halved_and_it_is_said_once(
     assert [r.message for r in caplog.records] == ["victim large: GPU memory is full; continuing with smaller batches"]
     assert net.max_rows <= 3
     monkeypatch.setattr(net, "_call", full_at(0, net._call))
-    with pytest.raises(JobError, match="6 tokens"):
+    with refusal(JobError, "6"):
         net(rows)

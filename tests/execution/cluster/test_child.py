@@ -11,6 +11,7 @@ from rbench.errors import RbenchError
 from rbench.execution.cluster import child
 from rbench.execution.cluster.child import ChildProcess, RestartLimit, describe_exit
 from tests.execution.cluster.toy import alive, command, wait_for
+from tests.refusals import refusal
 
 
 def test_a_process_gets_its_line_its_folder_and_its_environment(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_a_process_that_does_not_end_is_killed(tmp_path: Path) -> None:
 def test_a_machine_that_does_not_see_the_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "SEEN_WITHIN", 0.0)
     unseen = command(tmp_path, "say=x", seen=str(tmp_path / "seen"))
-    with pytest.raises(RbenchError, match=r"does not see .*seen.*at the same path.*docs/scaling.md"):
+    with refusal(RbenchError, str(tmp_path / "seen"), "docs/scaling.md"):
         ChildProcess(unseen, "one")
     (tmp_path / "seen").touch()
     assert ChildProcess(unseen, "one").wait() == 0

@@ -14,6 +14,7 @@ from rbench.errors import RbenchError, ResourceError
 from rbench.execution.cluster import child, ray_actors
 from rbench.execution.cluster.ray_actors import ClusterNode
 from tests.execution.cluster.toy import alive, command, wait_for
+from tests.refusals import refusal
 
 HEAD, SMALL, LARGE = ClusterNode(0, 0), ClusterNode(8, 1), ClusterNode(32, 4)
 
@@ -45,7 +46,7 @@ def test_what_no_machine_has_is_refused() -> None:
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ResourceError, match=r'pip install "rbench\[ray\]"'):
+    with refusal(ResourceError, 'pip install "rbench[ray]"'):
         ray_actors.check_ray("local")
 
 

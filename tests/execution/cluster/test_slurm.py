@@ -14,6 +14,7 @@ from rbench.execution.cluster import slurm
 from rbench.execution.cluster.executor import Executor
 from rbench.execution.cluster.slurm import SlurmTask
 from tests.execution.cluster.toy import command, wait_for
+from tests.refusals import refusal
 
 pytest.importorskip("submitit", reason='needs submitit: pip install "rbench[slurm]"')
 
@@ -70,7 +71,7 @@ def test_what_sbatch_says_is_told(tmp_path: Path, fake: Path) -> None:
 
 def test_a_machine_without_slurm_is_refused_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ResourceError, match=r"sbatch and srun not found here.*login node.*--cluster local"):
+    with refusal(ResourceError, "sbatch", "srun", "--cluster local"):
         slurm.check_slurm(None)
     slurm.check_slurm("local")
 

@@ -89,7 +89,7 @@ def _lab(linear: np.ndarray) -> np.ndarray:
 
 
 def test_a_figure_without_panels_is_refused() -> None:
-    with style.applied(), pytest.raises(StoreError, match="nothing to draw"):
+    with style.applied(), pytest.raises(StoreError):
         style.panels([])
 
 

@@ -18,6 +18,7 @@ from rbench.schema import Job, Outcome, Record
 from rbench.store.runs import RunStore, read_fields
 from rbench.store.runs.files import hash_outcome, write_line
 from rbench.store.runs.outcomes import CHANGES, COLUMNS, REQUIRED, STEPS, OutcomeColumn, read_line
+from tests.refusals import refusal
 from tests.store.builders import JOB, make_outcome, outcome_strategy
 from tests.stored import rewrite
 from tests.tables.conftest import make_run as make_run
@@ -102,7 +103,7 @@ def test_so_do_the_fields_of_steps_and_of_their_changes(of: str) -> None:
         if fits(value, columns[name]):
             assert read_line(raw).model.steps
         else:
-            with pytest.raises(ValueError, match=rf"steps\.0.*{name}|{name}"):
+            with refusal(ValueError, name):
                 read_line(raw)
 
 

@@ -15,6 +15,7 @@ from rbench.errors import JobError
 from rbench.schema import Training
 from rbench.train.finetune import saved
 from tests import tiny
+from tests.refusals import refusal
 
 LABELS = list(tiny.data(train=4).spec.labels)
 
@@ -57,31 +58,31 @@ def test_the_head_is_part_of_the_fingerprint(folder: Path) -> None:
 
 def test_what_is_no_saved_victim_of_these_labels_is_refused(folder: Path) -> None:
     bert = folder.parent / "bert"
-    with pytest.raises(JobError, match=r"bert .*head\.safetensors"):
+    with refusal(JobError, "bert", "head.safetensors"):
         run(bert)
-    with pytest.raises(JobError, match=r"head\.safetensors"):
+    with refusal(JobError, "head.safetensors"):
         run(None, bert)
     about = json.loads((folder / "rbench.json").read_text())
     (folder / "rbench.json").write_text(json.dumps({**about, "meta": {"labels": ["calm", "angry"]}}))
-    with pytest.raises(JobError, match="calm, angry"):
+    with refusal(JobError, "calm, angry"):
         run(folder)
     (folder / "rbench.json").write_text(json.dumps({**about, "meta": {}}))
-    with pytest.raises(JobError, match=r"rbench\.json"):
+    with refusal(JobError, "rbench.json"):
         run(folder)
     (folder / "rbench.json").write_text(json.dumps(about))
     wide = EncoderClassifier(tiny.encoder(bert), 5)
     wide.save(folder.parent / "wide", {"labels": LABELS})
     (folder.parent / "wide" / "head.safetensors").replace(folder / "head.safetensors")
-    with pytest.raises(JobError, match=r"head\.safetensors"):
+    with refusal(JobError, "head.safetensors"):
         run(folder)
 
 
 def test_a_head_for_vectors_made_in_another_way_is_refused(folder: Path) -> None:
-    for pooling, length, named in (("cls", None, "pooling 'mean'.*'cls'"), ("mean", 16, "max_length 64.*16")):
+    for pooling, length, named in (("cls", None, ("pooling", "cls")), ("mean", 16, ("max_length", "16"))):
         encoder = SentenceEncoder.open(folder, pooling=pooling, max_length=length)  # type: ignore[arg-type]
         context = tiny.context(encoder, tiny.data(train=8), Training(), weights=folder)
-        with pytest.raises(JobError, match=named):
+        with refusal(JobError, *named):
             saved.SavedStrategy().run(saved.Options(), context)
     normal = SentenceEncoder.open(folder, pooling="mean", settings=ReadingSettings(normalize=True))
-    with pytest.raises(JobError, match="normalize False"):
+    with refusal(JobError, "normalize", "False"):
         saved.SavedStrategy().run(saved.Options(), tiny.context(normal, tiny.data(train=8), Training(), weights=folder))
