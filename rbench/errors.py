@@ -41,7 +41,7 @@ class RbenchError(Exception):
 
     def with_problems(self, problems: Iterable[Problem]) -> Self:
         """Return this error with what it is made of."""
-        self.problems = tuple(Problem(masked(one.place), masked(one.what)) for one in problems)
+        self.problems = tuple(Problem(masked(problem.place), masked(problem.what)) for problem in problems)
         return self
 
 
