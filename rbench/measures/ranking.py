@@ -196,7 +196,7 @@ def _rank_by_bm25(queries: Sequence[str], documents: DocumentCollection, ids: Se
         scores = np.asarray(bm25.get_scores(words) if words else np.zeros(len(documents.ids)), dtype=np.float32)
         # A document without a word of the query is not found; as a score of 0 it would fill the ranking.
         scores[scores <= 0] = -np.inf
-        if (left_out := documents.own(query)) is not None:
+        if (left_out := documents.find_left_out(query)) is not None:
             scores[left_out] = -np.inf
         places[i] = np.argsort(-scores, kind="stable")[:depth]
         best_scores[i] = scores[places[i]]
