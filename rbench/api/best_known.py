@@ -19,7 +19,7 @@ from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, Job, Outcome, Space
 from rbench.schema.space import Key, KnownAdversarial, space_place, text_hash
 from rbench.store import best as kept
-from rbench.store.judged import task_with_classes
+from rbench.store.judged import find_classification_task
 from rbench.store.runs import RunReader, RunStore
 from rbench.store.runs.packed import PackedFolder
 from rbench.store.runs.store import folder_path
@@ -135,7 +135,7 @@ def _finished_attacks(store: RunReader, packed: bool) -> Iterator[_SpaceAttack]:
         if (
             spec is None
             or (space := spec.attack.space) is None
-            or task_with_classes(job) is None
+            or find_classification_task(job) is None
             or "victim" not in job.needs
         ):
             continue

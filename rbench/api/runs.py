@@ -475,7 +475,7 @@ def _render_beside_paper(
     read_results: Callable[[], Results], name: str, spec_data: dict[str, Any], fmt: str, look: TableLook
 ) -> str:
     """Put the numbers of a RUN beside those of a printed table, and render both."""
-    from rbench.papers import beside, tables  # printed tables are read for --with-paper alone
+    from rbench.papers import beside, tables  # here, because only --with-paper reads printed tables
 
     _check_unset(
         ("pick", "bold", "aggregation", "beside"), spec_data, "--with-paper, which compares with the paper alone"

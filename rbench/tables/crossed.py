@@ -20,7 +20,7 @@ from rbench.metrics import Metric
 from rbench.tables.aggregate import ANY, NO_ATTACK, AttackCell, AttackGrid
 from rbench.tables.any_attack import NONE, AnyAttackCells
 from rbench.tables.layouts import cell_for_programs, list_definitions
-from rbench.tables.notes import ceilings, denominator_note, interval_note, table_notes
+from rbench.tables.notes import ceiling_notes, denominator_note, interval_note, table_notes
 from rbench.tables.table import (
     Contest,
     Meaning,
@@ -84,7 +84,7 @@ def build_crossed_table(
     above = [metric.about.column if len(shown_metrics) > 1 and head else "" for metric, head, *_ in columns]
     heads = [head or metric.about.column for metric, head, *_ in columns]
     cells = [cell for cell in shown_grid.cells.values() if cell.task in tasks]
-    at_ceiling = ceilings(grid, tasks) if "asr" in metrics else []
+    at_ceiling = ceiling_notes(grid, tasks) if "asr" in metrics else []
     means_note = [f"Means over {', '.join(tasks)}."] if layout == "means" and len(tasks) > 1 else []
     return Table(
         metric=metrics[0],

@@ -30,7 +30,7 @@ from rbench.tables.any_attack import NONE, AnyAttackCells
 from rbench.tables.cells import NUMBER_FIELDS
 from rbench.tables.draws import training_seed
 from rbench.tables.formats import NO_OUTCOMES
-from rbench.tables.notes import ceilings, denominator_note, interval_note, table_notes
+from rbench.tables.notes import ceiling_notes, denominator_note, interval_note, table_notes
 from rbench.tables.results import SeedRun
 from rbench.tables.table import CellKey, Contest, Number, Table, TableEntry, average_entries, group_starts, mark_best
 
@@ -52,7 +52,7 @@ def build_paper_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttack
     shown_metric = grid.metrics[metric]
     tasks = _tasks_with_metric(grid, shown_metric)
     test_accuracy = read_accuracies(grid) if metric == "asr" else VictimAccuracies({})
-    at_ceiling = ceilings(grid, tasks) if metric == "asr" else []
+    at_ceiling = ceiling_notes(grid, tasks) if metric == "asr" else []
     columns = _columns(grid, tasks, metric, test_accuracy)
     several_strategies = grid.several
     before_attacks = shown_metric.of == "victims"
@@ -367,7 +367,7 @@ def build_by_task_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAtta
         *filter(None, [test_accuracy.note]),
         *list_definitions(grid.metrics[victim] for victim in SHOWN),
         denominator_note(grid, "asr", grid.tasks),
-        *(at_ceiling := ceilings(grid, grid.tasks)),
+        *(at_ceiling := ceiling_notes(grid, grid.tasks)),
         *any_attack_cells.notes(grid, grid.tasks),
     )
     return Table(

@@ -96,7 +96,7 @@ CEILING = 0.9
 """Rates above this, of an attack on several victims, tell the victims apart badly."""
 
 
-def ceilings(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
+def ceiling_notes(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
     """Return a note where an attack succeeds on nearly all texts of two victims or more; none elsewhere."""
     found = []
     for attack in grid.attacks:

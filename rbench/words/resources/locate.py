@@ -72,7 +72,7 @@ def locate(
             problems.append(f"{kind} of resource set {resource_set.name}{users_note}: {error}")
             any_fetchable = any_fetchable or is_fetchable(kind, resource_set)
     if problems:
-        # A line is a resource, and is counted as one.
+        # Added to the last line, because callers count each line as a missing resource.
         fetching = "; `rbench status --environment SUITE --fix` fetches NLTK's data and the word vectors"
         problems[-1] += fetching if any_fetchable else ""
         raise ResourceError("\n".join(problems))
