@@ -387,9 +387,8 @@ def find_split_files(folder: Path) -> dict[str, list[Path]]:
         name = _STEM.fullmatch(stem)
         split = SPLITS.get(name[1].lower()) if name is not None else None
         if split is not None and name is not None:
-            whole_name = (
-                f"{name[1]}-of-{name[3]}{ending}" if name[3] else file.name
-            )  # what the file is, or is a piece of
+            # The name of the table: that of the file, or what its numbered pieces have in common.
+            whole_name = f"{name[1]}-of-{name[3]}{ending}" if name[3] else file.name
             files_by_split.setdefault(split, {}).setdefault(whole_name, []).append(file)
     for split, wholes in files_by_split.items():
         if len(wholes) > 1:

@@ -137,8 +137,8 @@ def replace_names(table: Table, plan: Plan, metrics: MetricCatalogue | None = No
         if text in titles_by_name:
             replaced[text] = titles_by_name[text]
             return titles_by_name[text]
-        # A name at the start or the end, as in `ASR pwws` and `mr Con`. Longest first, so that `simcse-mini` is not read
-        # as `simcse`.
+        # The text may begin or end with a name: `ASR pwws`, `mr Con`. Longest first, so that `simcse-mini` is not taken
+        # for `simcse`.
         for name in sorted(titles_by_name, key=len, reverse=True):
             if text.startswith(f"{name} ") or text.endswith(f" {name}"):
                 replaced[name] = titles_by_name[name]

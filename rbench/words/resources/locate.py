@@ -264,9 +264,8 @@ def _find_use(source: ResourceSource, models_path: Sequence[Path]) -> Fingerprin
     place = _find_on_path(source.name or "universal-sentence-encoder", models_path)
     if place is None:
         root = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
-        place = (
-            root / hashlib.sha1(USE_ADDRESS.encode(), usedforsecurity=False).hexdigest()
-        )  # TensorFlow Hub's own naming
+        # TensorFlow Hub names a module's folder after the sha1 of its address.
+        place = root / hashlib.sha1(USE_ADDRESS.encode(), usedforsecurity=False).hexdigest()
     if not (place / "saved_model.pb").is_file():
         raise ResourceError(
             f"no Universal Sentence Encoder: no {source.name or 'universal-sentence-encoder'} in "
