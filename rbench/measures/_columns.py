@@ -347,12 +347,13 @@ def build_table(measure: DeclaredMeasure, options: Any, results: Results) -> Tab
     sizes = {column.name: [_size_of(column, number) for number in numbers[column.name]] for column in measure.columns}
     distinct_sizes = {tuple(column_sizes) for column_sizes in sizes.values() if any(column_sizes)}
     # One column of n where all numbers have the same, otherwise one before each column of numbers.
-    if len(distinct_sizes) == 1:
+    has_one_n = len(distinct_sizes) == 1
+    if has_one_n:
         header.append("n")
-        table_columns.append(distinct_sizes.pop())
+        table_columns += distinct_sizes
     groups = _group_by_units(shown)
     for column in measure.columns:
-        if distinct_sizes and any(sizes[column.name]):
+        if not has_one_n and any(sizes[column.name]):
             header.append("n")
             table_columns.append(sizes[column.name])
         header.append(column.meaning.title)
