@@ -59,7 +59,11 @@ def suite_scope(
         STS: [CellOf(encoder, evaluation.label) for encoder in suite.encoders for evaluation in suite.evaluations],
         CONTRAST: _contrast(victims, contrast_sets),
         ADVERSARIAL: victim_cells if ADVERSARIAL in evaluated else [],
-        "parts": [cell._replace(task=part) for cell in victim_cells for part in test_parts(tasks.get(cell.task))],
+        "parts": [
+            CellOf(encoder, part, None, finetune)
+            for encoder, task, finetune in victims
+            for part in test_parts(tasks.get(task))
+        ],
         "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].of_kind.has_scores],
     }
     labelled: dict[str, dict[str, Cells]] = {}
@@ -73,10 +77,12 @@ def suite_scope(
         else:
             own_cells = attacked
         if needs.of == "victims":
-            names_by_task = {cell.task: measure.spoken(options, cell.task, suite) for cell in victim_cells}
+            names_by_task = {task: measure.spoken(options, task, suite) for _, task, _ in victims}
             if any(names is not None for names in names_by_task.values()):
                 own_cells = [
-                    cell._replace(task=spoken) for cell in victim_cells for spoken in names_by_task[cell.task] or ()
+                    CellOf(encoder, name_in_claims, None, finetune)
+                    for encoder, task, finetune in victims
+                    for name_in_claims in names_by_task[task] or ()
                 ]
             labels = measure.labels(options)
             if labels:

@@ -58,8 +58,8 @@ class JudgedTexts(Measure[NoOptions]):
             shares = {name: _mean_share(results, cell, name) for name in _SHARE_TITLES}
             share_entries = [results.flags.on(Number(share, percent=True), cell.jobs) for share in shares.values()]
             victim_names = [cell.encoder, cell.finetune] if several_strategies else [cell.encoder]
-            names = (cell.task, *victim_names, cell.attack, num_texts)
-            rows.append((*names, *numbers.values(), *share_entries, Number(alpha, percent=False, digits=2)))
+            entries = (*numbers.values(), *share_entries, Number(alpha, percent=False, digits=2))
+            rows.append((cell.task, *victim_names, cell.attack, num_texts, *entries))
             values = {name: number.value for name, number in numbers.items() if number is not None}
             flags = results.flags.told(cell.jobs)
             cells.append({**cell.at(*AXES), "texts": num_texts, **values, **shares, "alpha": alpha, "flags": flags})

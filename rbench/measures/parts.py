@@ -129,9 +129,8 @@ def _describe_parts(victims: list[MeasuredCell], shown_parts: list[str]) -> list
     row_counts = {
         part.name: {record.counts.get(f"{PART_ROWS}{part.name}", 0) for record in records} for part in task.parts
     }
-    present, absent = [], []
-    for part in task.parts:
-        (present if any(row_counts[part.name]) else absent).append(part)
+    present = [part for part in task.parts if any(row_counts[part.name])]
+    absent = [part for part in task.parts if not any(row_counts[part.name])]
     lines = []
     for split in ("train", "validation", "test"):
         sizes = [f"{part.name} {format_range(row_counts[part.name])}" for part in present if part.split == split]

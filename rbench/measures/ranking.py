@@ -101,7 +101,7 @@ class RetrievalScores(Measure[Options]):
         for encoded_texts in (vectors, corpus):
             check_finite(encoded_texts, f"{context.name} on {context.task.name}")
         ids = [query.id for query in queries]
-        by_vectors = index.rank_documents(vectors, corpus, DEPTH, list(map(documents.own, ids)), similarity)
+        by_vectors = index.rank_documents(vectors, corpus, DEPTH, list(map(documents.find_left_out, ids)), similarity)
         return [
             _build_row(system, ranked, documents, ids, options.k)
             for system, ranked in ((ENCODER, by_vectors), (BM25, _rank_by_bm25(texts, documents, ids)))
