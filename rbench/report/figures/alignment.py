@@ -29,8 +29,8 @@ class Options(Strict):
 class _Point(NamedTuple):
     """An encoder on a task, with both numbers."""
 
-    index: int
-    """The row of the encoder, which decides its look in all panels."""
+    row: int
+    """The number of the encoder, which decides its look in all panels."""
     label: str
     uniformity: Number
     alignment: Number
@@ -48,17 +48,17 @@ class AlignmentFigure(RunFigure[Options]):
         rows = [row for row in cells.rows if not options.encoders or row[0] in options.encoders]
         points: dict[str, list[_Point]] = {}
         for task in cells.tasks:
-            for index, row in enumerate(rows):
+            for i, row in enumerate(rows):
                 uniformity, alignment = cells.number(row, task, "uniformity"), cells.number(row, task, "alignment")
                 if _has_value(uniformity) and _has_value(alignment):
-                    point = _Point(index, " ".join(cells.names(row)), uniformity, alignment)
+                    point = _Point(i, " ".join(cells.names(row)), uniformity, alignment)
                     points.setdefault(task, []).append(point)
         figure, panels = style.panels(list(points) if len(points) != 1 else [""], columns=3)
         artists: dict[str, Artist] = {}
         for axes, task_points in zip(panels, points.values(), strict=True):
             for point in task_points:
                 artists[point.label] = style.point(
-                    axes, point.uniformity, point.alignment, index=point.index, label=point.label
+                    axes, point.uniformity, point.alignment, index=point.row, label=point.label
                 )
             axes.xaxis.set_major_locator(MaxNLocator(5))  # its numbers are long
             axes.set_xlabel("Uniformity")
