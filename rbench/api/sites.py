@@ -65,7 +65,7 @@ def site(
     Args:
         runs: folders that `rbench run` wrote, or folders of such folders.
         out: the folder of the pages: new, empty, or a site to make anew.
-        claims: DIR: judge the claims of DIR/NAME.yaml on the RUN in folder NAME, in place of those of its suite.
+        claims: judge the claims of DIR/NAME.yaml on the RUN in folder NAME, in place of those of its suite.
         texts: whether the pages may hold texts.
         include: folders with measures and figures that suites name.
 

@@ -207,7 +207,7 @@ def list_github_commands(check: CheckResult | VectorCheck | str) -> Iterator[str
     because that may be chance, is a notice.
     """
     if isinstance(check, str):
-        yield (f"::error title={_escape_property('rbench: the check could not be made')}::{_escape_data(check)}")
+        yield f"::error title={_escape_property('rbench: the check could not be made')}::{_escape_data(check)}"
         return
     if isinstance(check, VectorCheck):
         if check.verdict == "failed":
@@ -223,7 +223,7 @@ def list_github_commands(check: CheckResult | VectorCheck | str) -> Iterator[str
     for row in check.rows:
         if row.verdict == "passed" and not _exceeds_tolerance(row, rules.tolerance(row.metric)):
             continue
-        level = levels.get(row.verdict, "notice")  # a row that passed
+        level = levels.get(row.verdict, "notice")  # a row that passed has no level
         title = _escape_property(f"rbench: {row.name} {_VERDICTS_IN_TITLES[row.verdict]}")
         yield f"::{level} title={title}::{_escape_data(f'{row.because}. {_numbers_line(row)}'.strip())}"
 
