@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rbench.score.people import accepted_limits, estimate_rater_variance, product_limits, widen_by_raters
+from rbench.score.people import accepted_limits, estimate_rater_variance, limits_of_product, widen_by_raters
 from rbench.score.powered import estimate_limits, estimate_with_proxy
 
 Values = NDArray[np.float64]
@@ -72,7 +72,7 @@ def sheet(
         (shares.mean(), accepted_limits(shares, raters)),
         (min(1.0, max(0.0, found.mean)), estimate_limits(found, shares, raters)),
     ):
-        intervals.append(widen_by_raters(rate * mean, product_limits((fell.sum(), n), float(mean), ends), people))
+        intervals.append(widen_by_raters(rate * mean, limits_of_product((fell.sum(), n), float(mean), ends), people))
     return intervals[0], intervals[1], found.weight
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from rbench import api
 from rbench.schema import AttackJob, Job, Outcome, Provenance, Record
-from rbench.score import attack_counts, attack_scores
+from rbench.score import attack_scores, count_outcomes
 from rbench.store.job_status import load_statuses
 from rbench.store.runs import PartialOutcomes, RunStore
 
@@ -87,7 +87,7 @@ def record(job: Job, made: Sequence[Outcome], **more: Any) -> Record:
         job=job,
         status="complete",
         scores=tuple(attack_scores(made).values()) if made else (),
-        counts=attack_counts(made) if made else {},
+        counts=count_outcomes(made) if made else {},
         provenance=Provenance(rbench="0"),
         **more,
     )

@@ -122,7 +122,7 @@ def _in_address(url: str) -> list[str]:
         return []
     user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
     found = [value for name, value in parse_qsl(parts.query) if _SENSITIVE.search(name)]
-    if colon or user:  # GitHub's and PyPI's addresses have a token alone, in place of the user
+    if colon or user:  # GitHub and PyPI take a token in place of the user, without a password
         plain = unquote(password) if colon else unquote(user)
         found += [plain, base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()]
     return found

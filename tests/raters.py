@@ -15,7 +15,7 @@ from rbench.mini.oracle import oracle
 from rbench.report.sheet import ANSWERS
 from rbench.schema import AttackJob, Job, Outcome, Plan, Provenance, Record, Suite, TaskSpec
 from rbench.schema.judged import SCALE, TEXTS, Item, Sheet
-from rbench.score import attack_counts, attack_health, attack_scores
+from rbench.score import attack_health, attack_scores, count_outcomes
 from rbench.store.runs import RunStore
 from tests.tables.conftest import ATTACKS, OTHERS, PROFILE
 
@@ -62,7 +62,7 @@ def mini_run(
             job=job,
             status="complete",
             scores=tuple(attack_scores(made, True).values()),
-            counts=attack_counts(made),
+            counts=count_outcomes(made),
             provenance=Provenance(rbench="0"),
             health=attack_health(made),
             outcomes=store.write_outcomes(job, made),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from rbench.plan.prepare import Options
 from rbench.schema import AttackJob, Job, Outcome, Space
 from rbench.schema.space import Key, KnownAdversarial, space_place, text_hash
 from rbench.store import best as kept
-from rbench.store.judged import task_with_classes
+from rbench.store.judged import find_classification_task
 from rbench.store.runs import RunReader, RunStore
 from rbench.store.runs.packed import PackedFolder
 from rbench.store.runs.store import folder_path
@@ -28,7 +29,7 @@ from rbench.tables.results import load_plan
 
 
 class KnownShare(NamedTuple):
-    """Of the texts that an attack in a space attacked, how many it made fall, and how many the file knows to fall."""
+    """How many texts an attack in a space attacked, how many of them fell, and for how many the file has an entry."""
 
     job: str
     attacked: int
@@ -37,7 +38,7 @@ class KnownShare(NamedTuple):
 
 
 class BestResult(NamedTuple):
-    """What became of the file, and how many texts were left out, by the reason and what to do."""
+    """What changed in the file, and how many texts were left out, by the reason and what to do."""
 
     path: Path
     changed: kept.EntryChanges
@@ -62,18 +63,24 @@ def best(
     """
     path, stores = folder_path(to), [RunStore(folder_path(run)) for run in runs]
     check = _EntryCheck(kept.read_entries(path), resolve_options(options, {}))
-    attacks = [one for store in stores for one in _finished_attacks(store, isinstance(store.opened(), PackedFolder))]
+    attacks: list[_SpaceAttack] = []
+    for store in stores:
+        attacks += _finished_attacks(store, packed=isinstance(store.opened(), PackedFolder))
     if not attacks:
         names = ", ".join(str(store.root) for store in stores)
         raise StoreError(f"{names}: no attack that has ended is in a declared space: docs/strength.md says how.")
     # Entries that prove false go first: a text that only beats such an entry would else be left out.
-    false = {key for attack in attacks for key in check.refute_entries(attack)}
-    changed = kept.raise_entries(
-        path, [one for attack in attacks for one in check.asked(attack, list(check.inside(attack)))], false
-    )
+    false: set[Key] = set()
+    for attack in attacks:
+        false |= set(check.refute_entries(attack))
+    new_entries: list[KnownAdversarial] = []
+    for attack in attacks:
+        new_entries += check.confirm(attack, list(check.find_cheaper(attack)))
+    changed = kept.raise_entries(path, new_entries, false)
     known = kept.read_entries(path)
-    shares = tuple(share for attack in attacks if (share := attack.share(known)).attacked)
-    return BestResult(path, changed, shares, dict(check.refused), dict(check.not_asked))
+    shares = [attack.share(known) for attack in attacks]
+    with_texts = tuple(share for share in shares if share.attacked)
+    return BestResult(path, changed, with_texts, dict(check.refused), dict(check.not_asked))
 
 
 @dataclass(frozen=True)
@@ -85,12 +92,16 @@ class _SpaceAttack:
     space: Space
     victim_job: Job
     victim: str
+    """What entries name the victim by: the hash of its weights, or else its name and version."""
     unverifiable: bool
+    """Whether a name and a version stand for the victim, as for a function or an endpoint. It may have changed."""
     packed: bool
+    """Whether the RUN is packed."""
     outcomes: tuple[Outcome, ...]
 
     @property
     def protected(self) -> tuple[str, ...]:
+        """The columns that the attack leaves as they are."""
         return self.spec.attack.protect.get(self.spec.task.kind, ())
 
     def key(self, original: Sequence[str], label: int) -> Key:
@@ -100,16 +111,13 @@ class _SpaceAttack:
 
     def share(self, known: Mapping[Key, KnownAdversarial]) -> KnownShare:
         """Count what is known of its texts. In a RUN without texts there are none."""
-        ended = [outcome for outcome in self.outcomes if outcome.status in ("succeeded", "failed")]
-        texts = [
-            (outcome, outcome.original, outcome.label)
-            for outcome in ended
-            if outcome.original and outcome.label is not None
-        ]
-        fell = sum(outcome.status == "succeeded" for outcome, _, _ in texts)
-        return KnownShare(
-            self.job.name, len(texts), fell, sum(self.key(text, label) in known for _, text, label in texts)
-        )
+        num_attacked = num_fell = num_known = 0
+        for outcome in self.outcomes:
+            if outcome.status in ("succeeded", "failed") and outcome.original and outcome.label is not None:
+                num_attacked += 1
+                num_fell += outcome.status == "succeeded"
+                num_known += self.key(outcome.original, outcome.label) in known
+        return KnownShare(self.job.name, num_attacked, num_fell, num_known)
 
 
 def count_known(store: RunReader, path: Path | str) -> dict[str, KnownShare]:
@@ -119,12 +127,18 @@ def count_known(store: RunReader, path: Path | str) -> dict[str, KnownShare]:
 
     Raises StoreError where the file is not there, or is damaged.
     """
-    known = kept.read_entries(file := folder_path(path))
+    file = folder_path(path)
+    known = kept.read_entries(file)
     if not known:
         raise StoreError(f"{file} has no entries. rbench judge best RUN... --to {file} makes it of RUNs.")
     covered = {(victim, place) for victim, _, place in known}
-    in_file = (attack for attack in _finished_attacks(store, packed=False) if attack.key((), 0)[::2] in covered)
-    return {attack.job.key: share for attack in in_file if (share := attack.share(known)).attacked}
+    shares = {}
+    for attack in _finished_attacks(store, packed=False):
+        victim, _, place = attack.key((), 0)  # of whatever text
+        share = attack.share(known) if (victim, place) in covered else None
+        if share is not None and share.attacked:
+            shares[attack.job.key] = share
+    return shares
 
 
 def _finished_attacks(store: RunReader, packed: bool) -> Iterator[_SpaceAttack]:
@@ -132,24 +146,18 @@ def _finished_attacks(store: RunReader, packed: bool) -> Iterator[_SpaceAttack]:
     plan = load_plan(store)
     for job in plan.jobs:
         spec = job.attacking
-        if (
-            spec is None
-            or (space := spec.attack.space) is None
-            or task_with_classes(job) is None
-            or "victim" not in job.needs
-        ):
+        space = spec.attack.space if spec is not None else None
+        if spec is None or space is None or find_classification_task(job) is None or "victim" not in job.needs:
             continue
         record, victim_job = store.record(job), plan.job(job.needs["victim"])
         if record is None or record.status != "complete":
             continue
-        existing_victim = victim_job.opening.victim if victim_job.opening is not None else None
-        by_answers = existing_victim is not None and existing_victim.origin != "model"
-        victim = (
-            f"{existing_victim.name} {existing_victim.version}"
-            if existing_victim and by_answers
-            else record.provenance.weights_hash or "unknown"
-        )
-        yield _SpaceAttack(job, spec, space, victim_job, victim, by_answers, packed, tuple(store.outcomes(job)))
+        opened = victim_job.opening.victim if victim_job.opening is not None else None
+        if opened is not None and opened.origin != "model":
+            victim, unverifiable = f"{opened.name} {opened.version}", True
+        else:
+            victim, unverifiable = record.provenance.weights_hash or "unknown", False
+        yield _SpaceAttack(job, spec, space, victim_job, victim, unverifiable, packed, tuple(store.outcomes(job)))
 
 
 class _EntryCheck:
@@ -162,68 +170,79 @@ class _EntryCheck:
 
     def __init__(self, known: Mapping[Key, KnownAdversarial], options: Options) -> None:
         self._known, self._options = dict(known), options
-        self._again: set[Key] = set()
+        self._checked: set[Key] = set()
+        """Entries of the file that need no other check."""
         self.refused, self.not_asked = Counter[str](), Counter[str]()
         self._spaces: dict[str, Any] = {}
         self._victims: OneSlotCache[Any] = OneSlotCache()
 
-    def inside(self, attack: _SpaceAttack) -> Iterator[KnownAdversarial]:
+    def find_cheaper(self, attack: _SpaceAttack) -> Iterator[KnownAdversarial]:
         """Yield what an attack found that lies in its space and has fewer words replaced than what is known."""
         for outcome in attack.outcomes:
             if outcome.status != "succeeded" or outcome.label is None:
                 continue
             if outcome.original is None or outcome.perturbed is None:
                 self.not_asked[f"{attack.job.name}: the RUN keeps no texts. Name the RUN that it is a copy of"] += 1
-            elif isinstance(space := self._open_space(attack), str):
+                continue
+            space = self._open_space(attack)
+            if isinstance(space, str):
                 self.not_asked[f"{attack.job.name}: {space}"] += 1
-            elif isinstance(words := _count_words(attack, outcome.original, outcome.perturbed, space), str):
+                continue
+            words = _count_words(attack, outcome.original, outcome.perturbed, space)
+            if isinstance(words, str):
                 self.refused[f"{attack.job.name}: {words}"] += 1
-            elif (key := attack.key(outcome.original, outcome.label)) not in self._known or words < self._known[
-                key
-            ].words:
-                victim, text, place = key
-                yield KnownAdversarial(
-                    victim=victim,
-                    unverifiable=attack.unverifiable,
-                    text=text,
-                    space=place,
-                    label=outcome.label,
-                    original=outcome.original,
-                    adversarial=outcome.perturbed,
-                    words=words,
-                    queries=outcome.num_queries,
-                    attack=attack.job.parts[-1],
-                )
+                continue
+            key = attack.key(outcome.original, outcome.label)
+            if key in self._known and words >= self._known[key].words:
+                continue
+            victim, text, place = key
+            yield KnownAdversarial(
+                victim=victim,
+                unverifiable=attack.unverifiable,
+                text=text,
+                space=place,
+                label=outcome.label,
+                original=outcome.original,
+                adversarial=outcome.perturbed,
+                words=words,
+                queries=outcome.num_queries,
+                attack=attack.job.parts[-1],
+            )
 
     def refute_entries(self, attack: _SpaceAttack) -> list[Key]:
         """Return the file's entries on an attack's texts that prove false here, and forget them.
 
-        Where the space or the victim is not here, or is one of a name, nothing is said of them.
+        Nothing is said of them where the space or the victim is not here, or the victim is known by its name alone.
         """
-        keys = {
-            attack.key(one.original, one.label) for one in attack.outcomes if one.original and one.label is not None
-        }
-        of_file = [self._known[key] for key in sorted(keys & self._known.keys() - self._again)]
-        space = self._open_space(attack) if of_file and not attack.unverifiable else ""
-        victim = "" if isinstance(space, str) else self._victim(attack)
-        if isinstance(space, str) or isinstance(victim, str):
+        keys = set()
+        for outcome in attack.outcomes:
+            if outcome.original and outcome.label is not None:
+                keys.add(attack.key(outcome.original, outcome.label))
+        entries = [self._known[key] for key in sorted(keys & self._known.keys() - self._checked)]
+        if not entries or attack.unverifiable:
             return []
-        self._again |= keys
-        reasons = dict.fromkeys((one.key for one in of_file), "")
-        for one in of_file:
-            words = _count_words(attack, one.original, one.adversarial, space)
-            reasons[one.key] = (
-                words if isinstance(words, str) else "" if words == one.words else "it counts other words"
-            )
-        reasons = {one.key: reasons[one.key] or why for one, why in _ask_victim(victim, of_file)}
-        for why in filter(None, reasons.values()):
-            self.refused[f"{attack.job.name}: an entry of the file is removed: {why}"] += 1
-        false = [key for key, why in reasons.items() if why]
-        for key in false:
-            del self._known[key]
+        space = self._open_space(attack)
+        if isinstance(space, str):
+            return []
+        victim = self._victim(attack)
+        if isinstance(victim, str):
+            return []
+        self._checked |= keys
+        false = []
+        for entry, answer_reason in _ask_victim(victim, entries):
+            reason = answer_reason
+            words = _count_words(attack, entry.original, entry.adversarial, space)
+            if isinstance(words, str):
+                reason = words
+            elif words != entry.words:
+                reason = "it counts other words"
+            if reason:
+                self.refused[f"{attack.job.name}: an entry of the file is removed: {reason}"] += 1
+                del self._known[entry.key]
+                false.append(entry.key)
         return false
 
-    def asked(self, attack: _SpaceAttack, entries: list[KnownAdversarial]) -> list[KnownAdversarial]:
+    def confirm(self, attack: _SpaceAttack, entries: list[KnownAdversarial]) -> list[KnownAdversarial]:
         """Return those entries of an attack for which the victim says again that they fool it."""
         if not entries or (attack.unverifiable and not attack.packed):
             return entries
@@ -231,10 +250,13 @@ class _EntryCheck:
         if isinstance(victim, str):
             self.not_asked[f"{attack.job.name}: {victim}"] += len(entries)
             return []
-        answered = _ask_victim(victim, entries)
-        for why in (why for _, why in answered if why):
-            self.refused[f"{attack.job.name}: {why}"] += 1
-        return [entry for entry, why in answered if not why]
+        confirmed = []
+        for entry, reason in _ask_victim(victim, entries):
+            if reason:
+                self.refused[f"{attack.job.name}: {reason}"] += 1
+            else:
+                confirmed.append(entry)
+        return confirmed
 
     def _victim(self, attack: _SpaceAttack) -> Any:
         return self._victims.get((attack.victim_job.key, attack.victim), lambda: self._opened(attack))
@@ -251,12 +273,13 @@ class _EntryCheck:
             try:
                 places = find(profile, attack.space.needed, self._options.models)
                 other = [kind for kind, place in places.items() if place.fingerprint != planned.get(kind)]
-                reason = (
-                    f"other {', '.join(other)} than here gave its candidates. Name the folder with those: --models DIR"
-                )
-                self._spaces[name] = (
-                    reason if other else SpaceSubstitutions(attack.space, Resources(profile, places=places))
-                )
+                if other:
+                    self._spaces[name] = (
+                        f"other {', '.join(other)} than here gave its candidates. Name the folder with those: "
+                        "--models DIR"
+                    )
+                else:
+                    self._spaces[name] = SpaceSubstitutions(attack.space, Resources(profile, places=places))
             except (ResourceError, SuiteError) as error:
                 self._spaces[name] = str(error)
         return self._spaces[name]
@@ -270,7 +293,8 @@ class _EntryCheck:
 
 def _ask_victim(victim: Any, entries: Sequence[KnownAdversarial]) -> list[tuple[KnownAdversarial, str]]:
     """Ask a victim for both texts of entries. Return each with why it does not hold; empty: it does."""
-    texts = [text if len(text) > 1 else text[0] for one in entries for text in (one.original, one.adversarial)]
+    pairs = chain.from_iterable((entry.original, entry.adversarial) for entry in entries)
+    texts = [columns if len(columns) > 1 else columns[0] for columns in pairs]
     answers = victim(texts).argmax(dim=1).tolist() if texts else []
     asked = "the victim was asked again, and it"
     judged: list[tuple[KnownAdversarial, str]] = []

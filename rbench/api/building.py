@@ -24,11 +24,13 @@ from rbench.tasks.adversarial import Only
 
 _MAX_LISTED = 6
 """How many attacks a message lists. It counts the others."""
+_AXES = ("encoder", "task", "finetune", "attack", "seed")
+"""What an attack is chosen by: the parts of its name, and its seed."""
 
 
 @dataclass(frozen=True)
 class AttackSelection:
-    """What names one attack of a RUN. None: whatever there is, if it is one."""
+    """The names that choose one attack of a RUN. None: any, so that the others must choose one."""
 
     encoder: str | None = None
     """A name or label; or a folder or hub id, for an encoder without a file."""
@@ -92,7 +94,8 @@ def build_adversarial_from(
         PlanError: `folder` is not empty, or there is nothing to write.
     """
     check_place(folder, overwrite=overwrite)
-    plan = load_plan(store := RunStore(run))
+    store = RunStore(run)
+    plan = load_plan(store)
     if not plan.texts:
         raise StoreError(
             f"{run} keeps no texts, and a set is made of them: it was run with --no-texts, or is a copy without texts. "
@@ -102,19 +105,20 @@ def build_adversarial_from(
     record = store.record(job)
     if record is None or record.status != "complete":
         raise StoreError(_unfinished_message(store, plan, job, failed=record is not None))
-    if (victim := job.needs.get("victim")) is None:
+    victim_key = job.needs.get("victim")
+    if victim_key is None:
         raise PlanError(
             f"{job.name} attacks no classifier: sets are made of texts that have classes. Name another attack."
         )
-    attacked_texts = AttackedSource(job, record, plan.job(victim), store.outcomes(job), only)
-    return BuiltSet(folder, run, write_set(attacked_texts, folder, overwrite=overwrite))
+    source = AttackedSource(job, record, plan.job(victim_key), store.outcomes(job), only)
+    return BuiltSet(folder, run, write_set(source, folder, overwrite=overwrite))
 
 
 def _build_suite(cell: AttackSelection, num_examples: NumExamples, resources: str | None) -> dict[str, Any]:
     encoder = str(cell.encoder)
-    named = (short_name(encoder) if "/" in encoder else encoder, cell.task, cell.attack)
+    short_encoder = short_name(encoder) if "/" in encoder else encoder
     suite: dict[str, Any] = {
-        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(("adversarial", *map(str, named)))),
+        "name": re.sub(r"[^A-Za-z0-9._-]+", "-", f"adversarial-{short_encoder}-{cell.task}-{cell.attack}"),
         "encoders": [cell.encoder],
         "tasks": [cell.task],
         "attacks": [cell.attack],
@@ -133,35 +137,39 @@ def _build_suite(cell: AttackSelection, num_examples: NumExamples, resources: st
 def _find_attack(plan: Plan, cell: AttackSelection, run: Path) -> Job:
     """Return the one attack on test texts that `cell` names."""
     attacks = [job for job in plan.jobs if job.attacking is not None and job.attacking.split == "test"]
-    encoder = cell.encoder and label_meant(cell.encoder, {job.parts[0] for job in attacks})
-    wanted = (encoder, cell.task, cell.finetune, cell.attack, cell.seed)
-    matches = [
-        job
-        for job in attacks
-        if all(wish in (None, part) for wish, part in zip(wanted, (*job.parts, job.seed), strict=True))
-    ]
+    names_by_job = {job.key: dict(zip(_AXES, (*job.parts, job.seed), strict=True)) for job in attacks}
+    wanted = {axis: getattr(cell, axis) for axis in _AXES}
+    if cell.encoder:
+        wanted["encoder"] = label_meant(cell.encoder, {job.parts[0] for job in attacks})
+    matches = attacks
+    for axis, name in wanted.items():
+        if name is not None:
+            matches = [job for job in matches if names_by_job[job.key][axis] == name]
     if len(matches) == 1:
         return matches[0]
     listed = matches or attacks
     more = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
-    names = ", ".join(job.name for job in listed[:_MAX_LISTED]) + more
+    listed_names = ", ".join(job.name for job in listed[:_MAX_LISTED]) + more
     if not matches:
-        raise StoreError(f"{run} has no such attack. It has {names or 'none'}.")
-    flags = ("encoder", "task", "finetune", "attack", "seed")
-    differ = [f"--{flag}" for i, flag in enumerate(flags) if len({(*job.parts, job.seed)[i] for job in matches}) > 1]
-    raise StoreError(f"{run} has {len(matches)} such attacks: {names}. Choose one with {', '.join(differ)}.")
+        raise StoreError(f"{run} has no such attack. It has {listed_names or 'none'}.")
+    values_by_axis = {axis: {names_by_job[job.key][axis] for job in matches} for axis in _AXES}
+    flags = ", ".join(f"--{axis}" for axis, values in values_by_axis.items() if len(values) > 1)
+    raise StoreError(f"{run} has {len(matches)} such attacks: {listed_names}. Choose one with {flags}.")
 
 
 def _unfinished_message(store: RunStore, plan: Plan, job: Job, *, failed: bool) -> str:
     """Say that an attack is not finished, and which command finishes it."""
     assert job.attacking is not None
     num_done, wanted, suite = len(store.outcomes(job)), job.attacking.num_examples, plan.suite.name
-    root = store.root.resolve().name
-    profile = root.removeprefix(f"{suite}-") if root.startswith(f"{suite}-") else None
-    words = ["rbench", "run", suite, *(["--profile", profile] if profile else [])]
-    command = shlex.join([*words, "--out", str(store.root), "--only", job.name])
+    command = ["rbench", "run", suite]
+    # By default the folder of a RUN is named SUITE or SUITE-PROFILE.
+    folder_name = store.root.resolve().name
+    profile = folder_name.removeprefix(f"{suite}-") if folder_name.startswith(f"{suite}-") else ""
+    if profile:
+        command += ["--profile", profile]
+    command += ["--out", str(store.root), "--only", job.name]
     return (
         f"{job.name} {'failed' if failed else 'is not finished'}: {num_done} of {wanted} examples have outcomes. A set "
         "is made of a finished attack. This finishes it (with the --profile, --set, --data and --models of the first "
-        f"run): {command}"
+        f"run): {shlex.join(command)}"
     )

@@ -132,7 +132,7 @@ def time_attacks(store: RunStore, jobs: Sequence[Job], options: Options) -> Atta
     return AttackSeconds(each, opening)
 
 
-def seconds_per_text(store: RunStore, jobs: Iterable[Job]) -> float:
+def estimate_seconds_per_text(store: RunStore, jobs: Iterable[Job]) -> float:
     """Return about how many seconds all encoders take for a text, by the fine-tunings that are done.
 
     A fine-tuning encodes its training and validation texts, so this is rather too much.

@@ -251,7 +251,7 @@ class _KnownJobs:
     def pass_on(self, prepared: PreparedSuite) -> None:
         """Give the jobs of a plan what attacks of other numbers of texts have found in its RUN."""
         store, jobs = RunStore(prepared.run), self._jobs.setdefault(prepared.run, {})
-        with suppress(StoreError):  # a damaged plan is replaced, as ever
+        with suppress(StoreError):  # the run replaces a damaged plan
             before = store.plan()
             jobs |= {job.key: job for job in before.jobs} if before is not None else {}
         choosing.carry_over(store, tuple(jobs.values()), prepared.plan.jobs)
@@ -347,7 +347,7 @@ def _similarity_seconds(plan: EvaluationPlan) -> float:
     return (
         2
         * plan.similarity[1]
-        * choosing.seconds_per_text(store, (job for job in stored_plan.jobs if job.stage == "finetune"))
+        * choosing.estimate_seconds_per_text(store, (job for job in stored_plan.jobs if job.stage == "finetune"))
     )
 
 

@@ -110,7 +110,7 @@ def take(run: Path | str, answers: Sequence[Path | str]) -> Imported:
 
 
 def _judged_tasks(plan: Plan) -> dict[str, TaskSpec]:
-    return {task.name: task for job in plan.attacks if (task := judged.task_with_classes(job)) is not None}
+    return {task.name: task for job in plan.attacks if (task := judged.find_classification_task(job)) is not None}
 
 
 def _read_key(answers: Sequence[Path]) -> Sheet:

@@ -38,16 +38,18 @@ def plan(suite: str | Path | Mapping[str, Any] | Suite, options: Options | None 
     store = RunStore(prepared.run)
     jobs = select_jobs(prepared.plan, options.only)
     statuses = JobStatuses({}, {}) if options.fresh else load_statuses(store, prepared.plan)
-    check_attacks((job for job in jobs if job.key not in statuses.done), set_by_suite=True)
+    left = [job for job in jobs if job.key not in statuses.done]
+    check_attacks(left, set_by_suite=True)
+    costs = {job.key: estimate_cost(job, prepared) for job in jobs}
     cache = WeightCache(default_cache())
     return Planned(
         plan=prepared.plan,
         jobs=jobs,
         run=prepared.run,
         done=statuses.done,
-        estimates={job.key: cost for job in jobs if (cost := estimate_cost(job, prepared)) is not None},
+        estimates={key: cost for key, cost in costs.items() if cost is not None},
         notes=[*prepared.notes, *(statuses.problems[job.key] for job in jobs if job.key in statuses.problems)],
-        cached=frozenset(job.key for job in jobs if job.key not in statuses.done and cache.seems_to_have(job.key)),
+        cached=frozenset(job.key for job in left if cache.seems_to_have(job.key)),
         prepared=prepared,
     )
 
@@ -59,9 +61,9 @@ def check_conditions(
     if not wanted:
         return
     options = options or Options()
-    scope = RunCells(
-        Results.for_plan(plan(suite, options).plan, MetricCatalogue(Registry(options.include)))
-    ).claim_scope
+    metrics = MetricCatalogue(Registry(options.include))
+    scope = RunCells(Results.for_plan(plan(suite, options).plan, metrics)).claim_scope
     for condition in wanted:
-        if (why := why_metric_missing(condition.metric.name, scope)) is not None:
+        why = why_metric_missing(condition.metric.name, scope)
+        if why is not None:
             raise SuiteError(f"--fail-if {str(condition)!r}: {why}")

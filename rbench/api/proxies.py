@@ -129,7 +129,7 @@ def _judged_attacks(store: RunStore, plan: Plan, human_judgements: HumanJudgemen
         key for item in human_judgements.sheet.items if item.kind in ("changed", "pair") for key, _ in item.uses
     )
     for job in (plan.job(key) for key in keys):
-        if (task := judged.task_with_classes(job)) is not None:
+        if (task := judged.find_classification_task(job)) is not None:
             yield _JudgedAttack(
                 job, task, tuple(outcome for outcome in store.outcomes(job) if outcome.status == "succeeded")
             )

@@ -252,7 +252,11 @@ def _rank_documents(
     collection, ids = rows.collection, [example.id for example in rows.queries]
     vectors = np.asarray(retriever([example.texts[0] for example in rows.queries]).numpy(), dtype=np.float32)
     top = index.rank_documents(
-        vectors, retriever.retriever.corpus, DEPTH, list(map(collection.own, ids)), retriever.retriever.similarity
+        vectors,
+        retriever.retriever.corpus,
+        DEPTH,
+        list(map(collection.find_left_out, ids)),
+        retriever.retriever.similarity,
     )
     run = {
         query: {collection.ids[i]: float(score) for i, score in zip(places, scores, strict=True) if np.isfinite(score)}

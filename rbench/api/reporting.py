@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rbench.api.runs import Runs, parse_runs, results_of, run_paths
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.code import ModuleFile, find, open_checked
 from rbench.config.positions import PositionedData, Problems
 from rbench.config.registry import Registry, unknown_message
@@ -347,7 +347,7 @@ def _draw_figure(module: ModuleFile, options: Any, results: Results, sheet: Figu
 def _check_options(model: Any, kind: str, options: Mapping[str, Any] | Sequence[str]) -> Any:
     """Return a figure's options as its model. Raises SuiteError where one is wrong."""
     problems = Problems()
-    checked_options = check(model, _locate_options(kind, options, problems), problems)
+    checked_options = validate(model, _locate_options(kind, options, problems), problems)
     problems.raise_any()
     return checked_options
 

@@ -475,7 +475,7 @@ def _render_beside_paper(
     read_results: Callable[[], Results], name: str, spec_data: dict[str, Any], fmt: str, look: TableLook
 ) -> str:
     """Put the numbers of a RUN beside those of a printed table, and render both."""
-    from rbench.papers import beside, tables  # printed tables are read for --with-paper alone
+    from rbench.papers import beside, tables  # here, because only --with-paper reads printed tables
 
     _check_unset(
         ("pick", "bold", "aggregation", "beside"), spec_data, "--with-paper, which compares with the paper alone"
@@ -484,9 +484,8 @@ def _render_beside_paper(
     look.check(fmt, TableSpec())
     if layout not in LAYOUTS:
         raise SuiteError(f"--with-paper has the layouts {' and '.join(LAYOUTS)}, not {layout}")
-    table = (
-        None if name == SUITE_TABLE else tables.load_printed_table(name)
-    )  # a wrong name is told before anything is read
+    # Before the RUN is read, so that a wrong name costs no time.
+    table = None if name == SUITE_TABLE else tables.load_printed_table(name)
     results = read_results()
     name = find_table_of_suite(results.plan.suite.name) if table is None else name
     table = tables.load_printed_table(name) if table is None else table

@@ -90,7 +90,7 @@ def prepare_suite(suite: str | Path | Mapping[str, Any] | Suite, options: Option
     try:
         return prepare_loaded(loaded, options)
     except MissingInputs as error:
-        if not isinstance(suite, str | Path):  # the short message names a command, which a suite in memory has not
+        if not isinstance(suite, str | Path):  # the short message names a command that reads the suite's file
             raise
         from rbench.api.missing_inputs import shorten_error
 

@@ -14,7 +14,7 @@ from rbench.errors import StoreError
 from rbench.execution.cluster.scheduler import observe_run
 from rbench.schema import Job, Stage
 from rbench.store.job_status import find_leftovers
-from rbench.store.runs import RunStore, read_fields
+from rbench.store.runs import RunStore, read_columns
 from rbench.store.runs.store import folder_path
 from rbench.system.below import SMALL_BYTES
 from rbench.tables.results import load_plan
@@ -175,7 +175,7 @@ class Watcher:
         with suppress(StoreError):
             record = self._store.look(job).record
             if record is not None:
-                times = [float(row[0]) for row in read_fields(self._store, job, record, ["seconds"])]
+                times = [float(row[0]) for row in read_columns(self._store, job, record, ["seconds"])]
                 return sum(times), len(times)
         return 0.0, 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rbench.audit.checks import AuditCheck, count_words
-from rbench.audit.replay import Replay, fold
+from rbench.audit.replay import Replay, ReplayedAttack, fold
 from rbench.schema import Score, Strict
 from rbench.score.statistics import Proportion, Sample, make_score
 from rbench.words.substitution.segmentation import words_of
@@ -68,15 +68,22 @@ class AuditReport(Strict):
             "| check | verdict | what was found |",
             "|:--|:--|:--|",
             *(f"| {check.name} | {check.verdict} | {check.summary} |" for check in self.checks),
-            *(line for check in self.checks if check.lines for line in _lines_at_fault(check)),
         ]
+        for check in self.checks:
+            page += _lines_at_fault(check)
         return [*page, *(f"\n{note}" for note in self.notes)]
 
 
 def _lines_at_fault(check: AuditCheck) -> list[str]:
-    shown = [f"- {line.where}: {line.because}" for line in check.lines[:LINES_SHOWN]]
-    left_out = len(check.lines) - len(shown)
-    return ["", f"## {check.name}", "", *shown, *([f"- and {left_out} more"] if left_out else [])]
+    """Return the section of a check with the first of its lines at fault; nothing where there are none."""
+    if not check.lines:
+        return []
+    section = ["", f"## {check.name}", ""]
+    section += [f"- {line.where}: {line.because}" for line in check.lines[:LINES_SHOWN]]
+    left_out = len(check.lines) - LINES_SHOWN
+    if left_out > 0:
+        section.append(f"- and {left_out} more")
+    return section
 
 
 def _shown(score: Score) -> str:
@@ -90,26 +97,38 @@ def _shown(score: Score) -> str:
 def make_report(replay: Replay, victim: str, checks: tuple[AuditCheck, ...], notes: tuple[str, ...]) -> AuditReport:
     """Return the page of an audit: its checks, with the rates computed again."""
     succeeded, failed = (len(replay.with_status(status)) for status in ("succeeded", "failed"))
+    # Of lines with the same original the first counts.
     distinct = {fold(one.logged.texts_before): one for one in reversed(replay.attacks)}.values()
-    judged = [(one, right) for one in distinct if (right := replay.is_right(one.before, one.label)) is not None]
-    attacked = [one for one, right in judged if right and one.logged.status != "skipped"]
-    decided = [(one, right) for one in attacked if (right := replay.is_right(one.after, one.label)) is not None]
-    fell = sum(
-        not right and fold(one.logged.texts_after or ()) != fold(one.logged.texts_before) for one, right in decided
-    )
-    shares = [
-        count / num_words
-        for one in replay.with_status("succeeded")
-        if (count := count_words(one)) and (num_words := sum(map(len, words_of(one.logged.texts_before))))
-    ]
+    # None where the victim's answers decide nothing: such a line is in no denominator.
+    right_before = [(one, replay.is_right(one.before, one.label)) for one in distinct]
+    judged = [(one, is_right) for one, is_right in right_before if is_right is not None]
+    attacked = [one for one, is_right in judged if is_right and one.logged.status != "skipped"]
+    right_after = [(one, replay.is_right(one.after, one.label)) for one in attacked]
+    decided = [(one, is_right) for one, is_right in right_after if is_right is not None]
+    num_fell = sum(not is_right and _is_changed(one) for one, is_right in decided)
     return AuditReport(
         log=str(replay.log.path),
         victim=victim,
         lines=len(replay.log.attacks),
         logged_rate=make_score("asr", Proportion(succeeded, succeeded + failed)),
-        replayed_rate=make_score("asr", Proportion(fell, len(decided))),
-        replayed_accuracy=make_score("clean", Proportion(sum(right for _, right in judged), len(judged))),
-        words_changed=make_score("perturbed", Sample.of(shares)),
+        replayed_rate=make_score("asr", Proportion(num_fell, len(decided))),
+        replayed_accuracy=make_score("clean", Proportion(sum(is_right for _, is_right in judged), len(judged))),
+        words_changed=make_score("perturbed", Sample.of(_shares_of_words(replay))),
         checks=checks,
         notes=notes,
     )
+
+
+def _is_changed(attack: ReplayedAttack) -> bool:
+    return fold(attack.logged.texts_after or ()) != fold(attack.logged.texts_before)
+
+
+def _shares_of_words(replay: Replay) -> list[float]:
+    """Return the share of words that each success changed, of those that changed any."""
+    shares = []
+    for attack in replay.with_status("succeeded"):
+        num_changed = count_words(attack)
+        num_words = sum(len(words) for words in words_of(attack.logged.texts_before))
+        if num_changed and num_words:
+            shares.append(num_changed / num_words)
+    return shares

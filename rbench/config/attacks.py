@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rbench.attacks import AttackMethod
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.code import ModuleFile, ModuleLoader
 from rbench.config.files import RegistryFiles
 from rbench.config.overrides import PlacedChoice
@@ -96,7 +96,7 @@ class AttackLoader:
                 written = "parameters of a recipe are written `Component.attribute`"
                 message = f"{unknown_message('option', key, _ATTACK_FIELDS)} ({written})"
                 self.problems.add(options.key_at((key,)), message)
-        return check(AttackSpec, located, self.problems)
+        return validate(AttackSpec, located, self.problems)
 
     def _load_module(self, name: str, path: Path, options: PositionedData, place: str) -> AttackSpec | None:
         method: AttackMethod[Any] | None = self.modules.open("attacks", name, place)
@@ -104,7 +104,7 @@ class AttackLoader:
             return None
         own_options = set(method.Options.model_fields)
         given = [key for key in options.data if key in own_options or key not in _ATTACK_FIELDS]
-        checked_options = check(method.Options, options.only(given), self.problems)
+        checked_options = validate(method.Options, options.only(given), self.problems)
         data = {
             "name": path.stem,
             "title": method.said()["title"],
@@ -119,7 +119,7 @@ class AttackLoader:
         for key in _ATTACK_FIELDS:
             if key in options.data and key not in own_options:  # else the module handles the option itself
                 located = located.put((key,), options.sub(key), options.key_at((key,)))
-        spec = check(AttackSpec, located, self.problems)
+        spec = validate(AttackSpec, located, self.problems)
         return spec if checked_options is not None else None
 
 

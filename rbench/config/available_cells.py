@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 
 from pydantic import BaseModel
 
@@ -45,17 +46,63 @@ def suite_scope(
         asked: the sets that victims classify, by task.
         measures: those that the suite asks for.
     """
-    victims = [
-        (encoder, task, choice.label)
-        for encoder in suite.encoders
-        for task in suite.tasks
-        for choice in tuning.get(task, ())
-        if choice.serves(encoder)
-    ] + [(name, task, AS_IS) for name in suite.victims for task in suite.tasks]
-    attacked = [CellOf(e, task, attack.label, f) for e, task, f in victims for attack in suite.attacks]
-    tasks = {name: task for name in suite.tasks if (task := entries.tasks.found.get(name)) is not None}
-    sets = {(task, one.set.name) for task, own in asked.items() for one in own if one.needs.what.name == CONTRAST}
-    named = {choice.name for choice in suite.evaluate}
+    victims = _list_victims(suite, tuning)
+    victim_cells = [CellOf(encoder, task, None, finetune) for encoder, task, finetune in victims]
+    attacked = [cell._replace(attack=attack.label) for cell in victim_cells for attack in suite.attacks]
+    tasks = {name: entries.tasks.found[name] for name in suite.tasks if name in entries.tasks.found}
+    contrast_sets = set()
+    for task, asked_sets in asked.items():
+        contrast_sets |= {(task, one.set.name) for one in asked_sets if one.needs.what.name == CONTRAST}
+    evaluated = {choice.name for choice in suite.evaluate}
+    trained = _find_trainings(suite, entries)
+    cells: dict[str, list[CellOf]] = {
+        STS: [CellOf(encoder, evaluation.label) for encoder in suite.encoders for evaluation in suite.evaluations],
+        CONTRAST: _contrast(victims, contrast_sets),
+        ADVERSARIAL: victim_cells if ADVERSARIAL in evaluated else [],
+        "parts": [
+            CellOf(encoder, part, None, finetune)
+            for encoder, task, finetune in victims
+            for part in test_parts(tasks.get(task))
+        ],
+        "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].of_kind.has_scores],
+    }
+    labelled: dict[str, dict[str, Cells]] = {}
+    for needs in measures:
+        name, options = needs.what.name, needs.what.options
+        measure = entries.modules.found["measures", name].open()
+        if needs.tasks:
+            # A measure of one task may have `ways`, which its numbers have in place of the task's name.
+            names = (measure.ways or needs.tasks) if len(needs.tasks) == 1 else needs.tasks
+            own_cells = [CellOf(encoder, task) for encoder in suite.encoders for task in names]
+        else:
+            own_cells = attacked
+        if needs.of == "victims":
+            names_by_task = {task: measure.spoken(options, task, suite) for _, task, _ in victims}
+            if any(names is not None for names in names_by_task.values()):
+                own_cells = [
+                    CellOf(encoder, name_in_claims, None, finetune)
+                    for encoder, task, finetune in victims
+                    for name_in_claims in names_by_task[task] or ()
+                ]
+            labels = measure.labels(options)
+            if labels:
+                labelled[name] = dict.fromkeys(labels, victim_cells)
+        cells[name] = list(dict.fromkeys((*cells.get(name, ()), *own_cells)))
+    # Other metrics of tables are of attacks.
+    cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
+    return build_scope(attacked, tasks, cells, trained, MetricCatalogue(entries.modules.registry), labelled)
+
+
+def _list_victims(suite: Suite, tuning: Mapping[str, Sequence[Strategy]]) -> list[tuple[str, str, str]]:
+    """Return encoder, task and strategy of all victims: those that are fine-tuned, then those that exist."""
+    victims = []
+    for encoder, task in product(suite.encoders, suite.tasks):
+        victims += [(encoder, task, choice.label) for choice in tuning.get(task, ()) if choice.serves(encoder)]
+    return victims + [(name, task, AS_IS) for name, task in product(suite.victims, suite.tasks)]
+
+
+def _find_trainings(suite: Suite, entries: SuiteEntries) -> dict[str, EncoderTraining]:
+    """Return how each encoder was trained: itself, or the nearest of its bases that was."""
     trained = {}
     for label in suite.encoders:
         spec = entries.encoders.found.get(label)
@@ -63,27 +110,7 @@ def suite_scope(
         train = next((below.train for below in chain if below.train is not None), None)
         if train is not None:
             trained[label] = training_settings(train, entries.modules.options_of("objectives", train.objective))
-    cells = {
-        STS: [CellOf(encoder, of.label) for encoder in suite.encoders for of in suite.evaluations],
-        CONTRAST: _contrast(victims, sets),
-        ADVERSARIAL: [CellOf(e, task, None, f) for e, task, f in victims] if ADVERSARIAL in named else [],
-        "parts": [CellOf(e, part, None, f) for e, t, f in victims for part in test_parts(tasks.get(t))],
-        "advsts": [cell for cell in attacked if cell.task in tasks and tasks[cell.task].of_kind.has_scores],
-    }
-    labelled: dict[str, dict[str, Cells]] = {}
-    for one in measures:
-        measure = entries.modules.found["measures", one.what.name].open()
-        of = (measure.ways or one.tasks) if len(one.tasks) == 1 else one.tasks
-        own = [CellOf(encoder, task) for encoder in suite.encoders for task in of] if one.tasks else attacked
-        if one.of == "victims":
-            spoken = {t: measure.spoken(one.what.options, t, suite) for _, t, _ in victims}
-            if any(names is not None for names in spoken.values()):
-                own = [CellOf(e, name, None, f) for e, t, f in victims for name in spoken[t] or ()]
-            if labels := measure.labels(one.what.options):
-                labelled[one.what.name] = {label: [CellOf(e, t, None, f) for e, t, f in victims] for label in labels}
-        cells[one.what.name] = list(dict.fromkeys((*cells.get(one.what.name, ()), *own)))
-    cells = dict.fromkeys((table.metric for table in suite.tables), attacked) | cells
-    return build_scope(attacked, tasks, cells, trained, MetricCatalogue(entries.modules.registry), labelled)
+    return trained
 
 
 def build_scope(
@@ -94,7 +121,7 @@ def build_scope(
     metrics: MetricCatalogue,
     labelled: Mapping[str, Mapping[str, Cells]],
 ) -> ClaimScope:
-    """Return what may be spoken of, by metric.
+    """Return what claims may speak of, by metric.
 
     Args:
         attacked: the cells of attacks.
@@ -103,36 +130,33 @@ def build_scope(
         trained: how encoders are trained.
         labelled: the cells of each measure, by label. Claims name those of `typos@0.1` by `noise.typos@0.1`, too.
     """
-    having = {
-        known_metric.name: {name for name, task in tasks.items() if known_metric.is_of(task)}
-        for known_metric in metrics.all()
-    }
-    cells = {
-        known_metric.name: _cells_of_metric(
-            known_metric, [cell for cell in attacked if cell.task in having[known_metric.name]]
-        )
-        for known_metric in metrics.all()
-    }
+    all_metrics = metrics.all()
+    cells: dict[str, Cells] = {}
+    for metric in all_metrics:
+        own_tasks = {name for name, task in tasks.items() if metric.is_of(task)}
+        own_cells = [cell for cell in attacked if cell.task in own_tasks]
+        cells[metric.name] = _of_several(own_cells) if metric.of == "all attacks" else own_cells
     for measure, measure_cells in measured.items():
-        numbers = metrics.numbers_of(measure) if measure_cells and measure in metrics.registry.names("measures") else ()
+        if not measure_cells or measure not in metrics.registry.names("measures"):
+            continue
+        numbers = metrics.numbers_of(measure)
         cells |= dict.fromkeys(numbers, measure_cells)
-        cells |= {
-            f"{name}.{label}": own_cells for name in numbers for label, own_cells in labelled.get(measure, {}).items()
-        }
+        for number in numbers:
+            cells |= {f"{number}.{label}": label_cells for label, label_cells in labelled.get(measure, {}).items()}
     return ClaimScope(
-        {metric: tuple(own_cells) for metric, own_cells in cells.items() if own_cells},
+        {name: tuple(own_cells) for name, own_cells in cells.items() if own_cells},
         trained,
-        {known_metric.name: _describe_needs(known_metric) for known_metric in metrics.all()},
+        {metric.name: _describe_needs(metric) for metric in all_metrics},
         metrics.measure_of,
         tuple(metrics.registry.names("objectives")),
-        {
-            known_metric.name: (100 * known_metric.bounds[0], 100 * known_metric.bounds[1])
-            if known_metric.about.percent
-            else known_metric.bounds
-            for known_metric in metrics.all()
-            if all(map(math.isfinite, known_metric.bounds))
-        },
+        {metric.name: _shown_bounds(metric) for metric in all_metrics if all(map(math.isfinite, metric.bounds))},
     )
+
+
+def _shown_bounds(metric: Metric) -> tuple[float, float]:
+    """Return the least and the largest value of a metric in the units of claims, which write shares in percent."""
+    low, high = metric.bounds
+    return (100 * low, 100 * high) if metric.about.percent else (low, high)
 
 
 def training_settings(train: TrainSpec, options: type[BaseModel] | None) -> EncoderTraining:
@@ -168,24 +192,20 @@ def _objective_options(objective: str) -> type[BaseModel] | None:
 
 def _contrast(victims: Iterable[tuple[str, str, str]], sets: Iterable[tuple[str, str]]) -> list[CellOf]:
     """Return the cells of contrast sets. A set has its task's name, or its own where the task has several."""
-    pairs = [*sets]
-    several = {task for task, _ in pairs if sum(other == task for other, _ in pairs) > 1}
-    return [
-        CellOf(encoder, name if task in several else task, None, finetune)
-        for encoder, task, finetune in victims
-        for of, name in pairs
-        if of == task
-    ]
+    names_by_task: dict[str, list[str]] = {}
+    for task, name in sets:
+        names_by_task.setdefault(task, []).append(name)
+    cells = []
+    for encoder, task, finetune in victims:
+        names = names_by_task.get(task, [])
+        cells += [CellOf(encoder, name if len(names) > 1 else task, None, finetune) for name in names]
+    return cells
 
 
 def _of_several(attacked: Cells) -> list[CellOf]:
     """Return the cells of all attacks together: those of victims that meet at least two."""
-    met = Counter(cell._replace(attack=None) for cell in attacked)
-    return [cell for cell, attacks in met.items() if attacks > 1]
-
-
-def _cells_of_metric(metric: Metric, attacked: Cells) -> Cells:
-    return _of_several(attacked) if metric.of == "all attacks" else attacked
+    num_attacks = Counter(cell._replace(attack=None) for cell in attacked)
+    return [cell for cell, count in num_attacks.items() if count > 1]
 
 
 def _describe_needs(metric: Metric) -> str:

@@ -18,7 +18,7 @@ from rbench.schema import Named
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def check(model: type[Model], located: PositionedData, problems: Problems) -> Model | None:
+def validate(model: type[Model], located: PositionedData, problems: Problems) -> Model | None:
     """Return the model made from `located`, or None where something is wrong and was added to `problems`."""
     before = len(problems)
     # Before pydantic, which reads `true` as 1 and so would never report it.

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.metrics import unknown_label_message
 from rbench.config.outdated import claim_entry
 from rbench.config.overrides import iter_items
@@ -93,10 +93,10 @@ def read_claims(path: Path, scope: ClaimScope) -> tuple[Claim, ...]:
     Raises SuiteError with all problems and their places: no YAML, no claims, or claims that do not fit.
     """
     problems = Problems()
-    located = spell_out_quoted(read_yaml(path, problems), problems)
+    located = expand_quoted_claims(read_yaml(path, problems), problems)
     known = {name for metric in scope.cells for name in scope.names("encoder", metric)}
     located = located.mapped(lambda where, text, is_key: text if is_key else label_meant(text, known))
-    checked = [(item, check(Claim, item, problems)) for item in iter_items(located, "claims")]
+    checked = [(item, validate(Claim, item, problems)) for item in iter_items(located, "claims")]
     problems.raise_any()
     claims = [claim for _, claim in checked if claim is not None]
     if not claims:
@@ -238,7 +238,7 @@ def claims_folder() -> Path:
 PAPER_KEY = "paper"
 
 
-def spell_out_quoted(located: PositionedData, problems: Problems) -> PositionedData:
+def expand_quoted_claims(located: PositionedData, problems: Problems) -> PositionedData:
     """Return a suite's content with the claims of printed tables in place of the entries that quote them.
 
     Adds a problem where a quoted table is unknown.

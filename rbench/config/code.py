@@ -22,7 +22,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from rbench.config import versions
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.positions import PositionedData, Problems, shown_path
 from rbench.config.registry import KINDS, Kind, Registry, load_module, read_source, unknown_message
 from rbench.errors import JobError, SuiteError
@@ -231,7 +231,7 @@ class ModuleLoader:
     def check(self, kind: Kind, name: str, place: str, options: PositionedData) -> BaseModel | None:
         """Make a module's `Options` from a suite's options. Return None where something is wrong."""
         module = self.open(kind, name, place)
-        return check(module.Options, options, self.problems) if module is not None else None
+        return validate(module.Options, options, self.problems) if module is not None else None
 
     def opened(self, kind: Kind, name: str) -> Any:
         """Return what a module that was found defines, or None where it was not found."""

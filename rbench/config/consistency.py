@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pydantic import ValidationError
 
 from rbench.config.attacks import asks_for_gradients
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.code import find
 from rbench.config.entries import SuiteEntries
 from rbench.config.overrides import PlacedChoice, iter_choices, iter_items, iter_tables, measured_names
@@ -110,10 +110,10 @@ def check_maps(merged: PositionedData, tasks: set[str], problems: Problems) -> N
         if key not in valid:
             problems.add(training.key_at((key,)), unknown_message("key", key, valid))
         elif key in named and isinstance(value, dict):
-            check(Training, training.sub(key), problems)
+            validate(Training, training.sub(key), problems)
         elif key in named:
             problems.add(training.at((key,)), f"`{key}`: expected a mapping, found {describe(value)}")
-    check(Training, training.only(Training.model_fields), problems)
+    validate(Training, training.only(Training.model_fields), problems)
 
 
 MOST_PROFILES = 100

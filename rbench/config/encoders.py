@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.code import ModuleLoader
 from rbench.config.files import RegistryFiles
 from rbench.config.overrides import PlacedChoice, iter_items
@@ -72,7 +72,7 @@ def _load_resource_set(
     if files.path("resources", choice.set, chosen.at(("set",))) is None:
         return None
     located = files.named("resources", choice.set)
-    resource_set = check(ResourceSet, located, files.problems) if located else None
+    resource_set = validate(ResourceSet, located, files.problems) if located else None
     if resource_set is None or located is None:
         return None
     places = {kind: located.at((kind, "name")) for kind in RESOURCE_KINDS}
@@ -139,7 +139,7 @@ class EncoderLoader:
             self.files.problems.add(place, f"the bases go round in a circle: {' -> '.join([*above, name])}")
         elif self.files.first("encoders", name):
             located = self._content(name)
-            spec = check(EncoderSpec, located, self.files.problems) if located else None
+            spec = validate(EncoderSpec, located, self.files.problems) if located else None
             if spec is None or located is None:
                 return
             if spec.train is not None and None not in (spec.train.steps, spec.train.epochs):
@@ -175,7 +175,7 @@ class EncoderLoader:
                 located = located.put(
                     where, located.sub(*where).only({*base_spec.train.by_task[task]} - {*options.data})
                 )
-        spec = check(EncoderSpec, located, self.files.problems)
+        spec = validate(EncoderSpec, located, self.files.problems)
         if spec is not None:
             self._keep(label, spec, located, ())
 
@@ -333,7 +333,7 @@ class EncoderLoader:
                     with_settings = with_settings.put(places[key], settings.sub(key), settings.key_at((key,)))
                 else:
                     self.files.problems.add(settings.key_at((key,)), unknown_message("setting by task", key, places))
-            if check(EncoderSpec, with_settings, self.files.problems) is not None:
+            if validate(EncoderSpec, with_settings, self.files.problems) is not None:
                 place = located.at(("train", "objective"))
                 self.modules.check("objectives", train.objective, place, with_settings.sub("train", "options"))
 

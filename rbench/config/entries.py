@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rbench.config.attacks import AttackLoader, asks_for_gradients
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.code import ModuleFile, ModuleLoader
 from rbench.config.encoders import EncoderLoader
 from rbench.config.files import ListedFile, RegistryFiles
@@ -107,7 +107,7 @@ class SuiteEntries:
                 self.problems.add(choice.options.key_at((key,)), what)
         training = choice.options.only(further)
         checked_options = self.modules.check("finetune", choice.name, choice.place, choice.options.only(own_options))
-        if checked_options is None or check(Training, training, self.problems) is None:
+        if checked_options is None or validate(Training, training, self.problems) is None:
             return
         attack: Choice | None = getattr(checked_options, "attack", None)
         if attack is not None:
@@ -286,7 +286,7 @@ def load_victims(merged: PositionedData, files: RegistryFiles) -> tuple[Position
             problems.add(item.at(), f"there is an encoder {name} here already; give the classifier another `name`")
         elif name in victims:
             problems.add(item.at(), f"`victims` lists {name} twice; remove one, or give it another `name`")
-        elif (spec := check(VictimSpec, content.put(("name",), PositionedData(name)), problems)) is not None:
+        elif (spec := validate(VictimSpec, content.put(("name",), PositionedData(name)), problems)) is not None:
             victims[name] = _resolve_model_path(spec, content)
     if not entries:
         return merged, victims
@@ -307,7 +307,7 @@ def load_judge(name: str, files: RegistryFiles) -> JudgeSpec | None:
     for question in ("label", "meaning"):
         if isinstance(content.data.get(question), dict):
             content = content.put((question, "name"), PositionedData(content.data["name"]))
-    spec = check(JudgeSpec, content, files.problems)
+    spec = validate(JudgeSpec, content, files.problems)
     if spec is None:
         return None
     asked = {name: getattr(spec, name) for name in ("label", "meaning")}

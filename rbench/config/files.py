@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from rbench.config.check import Model, check
+from rbench.config.check import Model, validate
 from rbench.config.code import find, open_checked
 from rbench.config.overrides import iter_items
 from rbench.config.positions import PositionedData, Problems, describe, read_yaml, shown_path
@@ -83,7 +83,7 @@ class RegistryFiles:
         if self.path(kind, name, place) is None or not self.first(kind, name):
             return None
         located = self.named(kind, name)
-        validated = check(model, located, self.problems) if located is not None else None
+        validated = validate(model, located, self.problems) if located is not None else None
         return (validated, located) if validated is not None and located is not None else None
 
     def _with_included(self, kind: Kind, path: Path, above: tuple[Path, ...] = ()) -> PositionedData:

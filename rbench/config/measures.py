@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.code import ModuleLoader
 from rbench.config.entries import SuiteEntries
 from rbench.config.metrics import HEADLINE, MetricCatalogue
@@ -186,7 +186,7 @@ def load_evaluations(entries: SuiteEntries) -> dict[str, MeasureNeeds]:
         elif choice.name not in (CONTRAST, ADVERSARIAL):
             entries.modules.open("measures", STS, choice.place)
             entries.tasks.load_scored(choice.name, choice.place)
-            check(EvaluationOptions, choice.options, entries.problems)
+            validate(EvaluationOptions, choice.options, entries.problems)
     if (suite := entries.suite) is not None and suite.attacks and TEST_ACCURACY not in names:
         measure: Any = entries.modules.open("measures", TEST_ACCURACY, entries.merged.at(("attacks",)))
         if measure is not None:
@@ -345,7 +345,7 @@ def load_asked_sets(entries: SuiteEntries) -> dict[str, tuple[AskedSet, ...]]:
 def _contrast_sets(choice: PlacedChoice, needs: MeasureNeeds, entries: SuiteEntries) -> Iterator[tuple[str, AskedSet]]:
     """Yield the contrast sets that an entry under `evaluate` means, each with its task."""
     tasks = {name: place for place, name in iter_names(entries.merged, "tasks")}
-    options = check(ContrastOptions, choice.options, entries.problems)
+    options = validate(ContrastOptions, choice.options, entries.problems)
     if options is None:
         return
     if options.set is not None:
@@ -374,7 +374,7 @@ def _adversarial_sets(
     choice: PlacedChoice, needs: MeasureNeeds, entries: SuiteEntries
 ) -> Iterator[tuple[str, AskedSet]]:
     """Yield the adversarial sets that an entry under `evaluate` means, each with its task."""
-    options = check(AdversarialOptions, choice.options, entries.problems)
+    options = validate(AdversarialOptions, choice.options, entries.problems)
     if options is None or entries.suite is None:
         return
     if options.set is not None:

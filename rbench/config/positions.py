@@ -195,7 +195,7 @@ def read_yaml(path: Path, problems: Problems) -> PositionedData:
     """
     name = shown_path(path)
     with failing_in(f"{name}:1:1", SuiteError), named.open_file(path, None, packed=False) as file:
-        content = file.read(MOST_BYTES + 1)  # not all of it: it may be any file
+        content = file.read(MOST_BYTES + 1)  # no more: a wrong path may be a file of any size
         if len(content) > MOST_BYTES:
             too_large = f"the file is larger than {MOST_BYTES // 1000} KB, the limit of YAML files"
             raise SuiteError.at(f"{name}:1:1", too_large)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.code import ModuleFile
 from rbench.config.consistency import (
     MOST_PROFILES,
@@ -214,7 +214,7 @@ def _load_without(
     merged = name_measures(merged.put(("profiles",), PositionedData({})), registry, problems)
     merged, entries.victims = load_victims(merged, entries.files)
     entries.merged = merged
-    suite = entries.suite = check(Suite, merged, problems)
+    suite = entries.suite = validate(Suite, merged, problems)
     entries.load_axes()
     tuning, measures = match_strategies(entries, known), load_evaluations(entries)
     sets, built = load_asked_sets(entries), load_builds(entries)
@@ -307,9 +307,9 @@ def _spell_out_claims(located: PositionedData, problems: Problems) -> Positioned
     """Return a suite's content with its quoted claims spelled out."""
     if "claims" not in located.data:
         return located
-    from rbench.config.claims import spell_out_quoted
+    from rbench.config.claims import expand_quoted_claims
 
-    return spell_out_quoted(located, problems)
+    return expand_quoted_claims(located, problems)
 
 
 def _with_profile(located: PositionedData, profile: str | None, problems: Problems) -> PositionedData:
@@ -372,7 +372,7 @@ def _check_profiles(located: PositionedData, chosen: str | None, problems: Probl
         if name != chosen:
             profile_problems = Problems()
             as_chosen = _merge_profile(base, part)
-            check(Suite, as_chosen, profile_problems)
+            validate(Suite, as_chosen, profile_problems)
             check_purpose(as_chosen, profile_problems)
             inside = {place for _, inner_part in part.walk() for place in (inner_part.place, inner_part.key) if place}
             for problem in profile_problems.placed:
@@ -434,7 +434,7 @@ def _load_resources(entries: SuiteEntries, further: set[ResourceKind]) -> Resour
     needed |= {kind for needs in entries.strategies.values() for kind in needs.resources}
     merged, standard = entries.merged, Suite.model_fields["resources"].default.set
     located = merged.sub("resources") if "resources" in merged.data else PositionedData(standard, merged.at())
-    choice = check(ResourceChoice, located, Problems())  # the check of the suite has already added what is wrong
+    choice = validate(ResourceChoice, located, Problems())  # the check of the suite has already added what is wrong
     return entries.encoders.resources(choice, located, needed) if choice is not None else None
 
 

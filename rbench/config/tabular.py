@@ -355,7 +355,7 @@ def open_place(path: Path) -> TablePlace:
         return TablePlace(path, _read_table(path), {})
     if is_saved(path):
         return _place_of_saved(path, read_saved(path))
-    split_files = find_splits(path)
+    split_files = find_split_files(path)
     tables: dict[str, FileTable] = {}
     for split, files in split_files.items():  # several files of one split are one table
         first, *others = [_read_table(file) for file in files]
@@ -370,10 +370,10 @@ def list_files(path: Path) -> list[Path]:
         return [path]
     if is_saved(path):
         return sorted(file for file in path.rglob("*") if file.is_file())
-    return [file for files in find_splits(path).values() for file in files]
+    return [file for files in find_split_files(path).values() for file in files]
 
 
-def find_splits(folder: Path) -> dict[str, list[Path]]:
+def find_split_files(folder: Path) -> dict[str, list[Path]]:
     """Return the files of each split in a folder: `train.csv`, `test.parquet`, `valid.jsonl` ...
 
     Raises:
@@ -387,9 +387,8 @@ def find_splits(folder: Path) -> dict[str, list[Path]]:
         name = _STEM.fullmatch(stem)
         split = SPLITS.get(name[1].lower()) if name is not None else None
         if split is not None and name is not None:
-            whole_name = (
-                f"{name[1]}-of-{name[3]}{ending}" if name[3] else file.name
-            )  # what the file is, or is a piece of
+            # The name of the table: that of the file, or what its numbered pieces have in common.
+            whole_name = f"{name[1]}-of-{name[3]}{ending}" if name[3] else file.name
             files_by_split.setdefault(split, {}).setdefault(whole_name, []).append(file)
     for split, wholes in files_by_split.items():
         if len(wholes) > 1:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.files import RegistryFiles
 from rbench.config.hub_tables import HubTable, SavedTable, is_hub_table, ranking_content, read_name
 from rbench.config.mteb_tables import MtebTable, is_mteb_table, read_mteb_name
@@ -205,7 +205,7 @@ class TableTasks:
     def load(self, name: str) -> TaskSpec | None:
         """Return the task of a table. Where something is wrong, add a problem and return None."""
         named_table = self.named[name]
-        options = check(TableOptions, named_table.options, self.problems)
+        options = validate(TableOptions, named_table.options, self.problems)
         if options is None:
             return None
         try:
@@ -218,7 +218,7 @@ class TableTasks:
             origin = {} if place.origin is None else {"origin": place.origin.model_dump()}
             if place.content.get("kind") == "ranking":
                 content = {"name": name, **place.content, **origin}
-                return check(TaskSpec, PositionedData(content, named_table.place), self.problems)
+                return validate(TaskSpec, PositionedData(content, named_table.place), self.problems)
             given = options.model_dump(exclude_unset=True)
             guesses = _TableGuesses(open_place(place.folder), TableOptions.model_validate({**place.content, **given}))
             content = {"name": name, **guesses.task(), **origin}
@@ -228,7 +228,7 @@ class TableTasks:
             )
             return None
         self.notes += [f"{name}: {guess}" for guess in guesses.said]
-        return check(TaskSpec, PositionedData(content, named_table.place), self.problems)
+        return validate(TaskSpec, PositionedData(content, named_table.place), self.problems)
 
 
 def _written_path(data: Any) -> str | None:

@@ -322,7 +322,7 @@ _PYTHON_MODULES = {
     "Transformer": ("base.modules.transformer",),
     "Dense": ("base.modules.dense",),
     "Pooling": ("sentence_transformer.modules.pooling",),
-    "Normalize": ("sentence_transformer.modules.normalize", "base.modules.normalize"),  # 5.4, 6.0
+    "Normalize": ("sentence_transformer.modules.normalize", "base.modules.normalize"),  # until 5.x, from 6.0
     "LayerNorm": ("sentence_transformer.modules.layer_norm",),
     "Dropout": ("sentence_transformer.modules.dropout",),
     "StaticEmbedding": ("sentence_transformer.modules.static_embedding",),

@@ -66,7 +66,7 @@ class Retriever(OnEncoder):
         grades = self.relevance[query]
         return np.array([self._places[document] for document in grades]), np.array([*grades.values()], dtype=np.float64)
 
-    def own(self, query: str) -> int | None:
+    def find_left_out(self, query: str) -> int | None:
         """Return the place of the document that is left out of a query's ranking; None where none is."""
         return self._places.get(query) if self.without_own else None
 

@@ -84,7 +84,7 @@ def attack(job: Job, spec: AttackJob, context: RunContext, source: ProvenanceMak
         job=job,
         status="complete",
         scores=_build_scores(all_outcomes, spec),
-        counts=score.attack_counts(all_outcomes),
+        counts=score.count_outcomes(all_outcomes),
         health=score.attack_health(all_outcomes),
         provenance=source(
             dataset_fingerprint=data.fingerprint,

@@ -118,7 +118,7 @@ class GivenVictim:
 
     def _labels_of_row(self, text: Any, rows: Any) -> tuple[str, ...]:
         from rbench.errors import AnswerError
-        from rbench.victims.scores import names_and_numbers, to_plain
+        from rbench.victims.scores import read_labels_and_numbers, to_plain
 
         rows = to_plain(list(rows) if isinstance(rows, Iterator) else rows)
         if not isinstance(rows, list) or len(rows) != 1:
@@ -127,7 +127,7 @@ class GivenVictim:
                 f"text, it returned {type(rows).__name__ if not isinstance(rows, list) else len(rows)}"
             )
         try:
-            names, numbers = names_and_numbers(rows[0])
+            names, numbers = read_labels_and_numbers(rows[0])
         except AnswerError as error:
             raise PlanError(f"{self.name}, asked for {text!r}: {error}") from error
         return tuple(names) if names is not None else tuple(map(str, range(len(numbers))))

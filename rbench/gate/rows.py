@@ -124,7 +124,7 @@ class GateVictim(NamedTuple):
     letters: Letters
     values: Mapping[str, float]
     """The value of each example that has one."""
-    people: told.ValuesByRater | None = None
+    people: told.JudgedValues | None = None
     """Of a number that people gave: its values by rater, too."""
 
     @property

@@ -206,7 +206,8 @@ def _judge_row(
     # (z of the level + z of the power) standard errors, at the strictest level that Holm may ask of a row.
     smallest = (float(-ndtri(rules.alpha / rules.rows)) + power) * rise.error
     p, corrected, error = rise.p, by_examples, rise.error
-    # Holm rejects a row where its p is below alpha times its p by its corrected p.
+    # Holm multiplies the p of each row by a factor of its own. The row is rejected where p is below alpha / factor, so
+    # this is the level at which its limits agree with the test.
     level = rules.alpha * (rise.p / by_examples if by_examples else 1 / rules.rows)
     low, high = rise.limits(level)
     if rise.runs and pool is not None:
@@ -342,7 +343,7 @@ def rise_over_run(run: Values, new: Values) -> BaselineDelta | None:
     error = math.sqrt(float(np.sum(differences**2)) or upper_limit_of_share(0, texts, 0.025) * pair_count) / pair_count
     limits = partial(_sign_test_limits, differences, pair_count, texts)
     return BaselineDelta(
-        float(differences.sum()) / pair_count, pair_count, texts, sign_flip(differences), error, limits
+        float(differences.sum()) / pair_count, pair_count, texts, sign_flip_p_value(differences), error, limits
     )
 
 
@@ -382,7 +383,7 @@ def mantel_haenszel_rise(
     return BaselineDelta(excess / n, n, texts, p, error, limits)
 
 
-def sign_flip(differences: NDArray[np.int64], chance: float = 0.5) -> float:
+def sign_flip_p_value(differences: NDArray[np.int64], chance: float = 0.5) -> float:
     """Return how likely the sum of whole numbers is at least as large when each is positive with this chance."""
     from scipy import stats
 
@@ -440,7 +441,7 @@ def _tilt_limit(differences: NDArray[np.int64], level: float) -> float:
     else:
         from scipy.optimize import brentq
 
-        chance = float(brentq(lambda chance: sign_flip(-differences, chance) - level, 0.0, 1.0, xtol=1e-12))
+        chance = float(brentq(lambda chance: sign_flip_p_value(-differences, chance) - level, 0.0, 1.0, xtol=1e-12))
     return 1 - 2 * chance
 
 

@@ -19,8 +19,8 @@ PEOPLE_COLUMNS = ("seen", "kept", "seen_in_original")
 """What such a metric may read of people's answers. All are the shares that `Metric.judged` says."""
 
 
-class ValuesByRater(NamedTuple):
-    """The values of a job's examples, and the same by the answers of each rater alone."""
+class JudgedValues(NamedTuple):
+    """The values of a job's examples by the answers of all raters, and by those of each rater alone."""
 
     values: dict[str, float]
     by_rater: dict[str, dict[str, float]]
@@ -47,7 +47,7 @@ def accepted_by_rater(results: Results, run: SeedRun, metric: Metric) -> dict[st
 
 def read_kept_values(
     metric: Metric, columns: Mapping[str, Sequence[object]], stored_bits: Mapping[str, str]
-) -> ValuesByRater | None:
+) -> JudgedValues | None:
     """Return the values of a metric from what a baseline keeps; None where it keeps none.
 
     Args:
@@ -68,9 +68,7 @@ def read_kept_values(
     by_rater = {
         name.partition("@")[2]: by_unit(metric, _as_observations(columns, bits)) for name, bits in bits_by_rater.items()
     }
-    return ValuesByRater(
-        by_unit(metric, _as_observations(columns, shares)), by_rater, int(has_answer.any(axis=0).sum())
-    )
+    return JudgedValues(by_unit(metric, _as_observations(columns, shares)), by_rater, int(has_answer.any(axis=0).sum()))
 
 
 def _bits_as_numbers(bits: str) -> NDArray[np.float64]:
@@ -82,7 +80,7 @@ def _as_observations(columns: Mapping[str, Sequence[object]], shares: NDArray[np
     return Observations({**arrays, **dict.fromkeys(PEOPLE_COLUMNS, shares)}, asked=True)
 
 
-def rater_scores(names: Sequence[str], jobs: Sequence[ValuesByRater]) -> RaterScores:
+def rater_scores(names: Sequence[str], jobs: Sequence[JudgedValues]) -> RaterScores:
     """Return the values of a run's jobs (columns) as arrays over examples (rows)."""
     raters = dict.fromkeys(rater for job in jobs for rater in job.by_rater)
     return RaterScores(

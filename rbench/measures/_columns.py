@@ -7,7 +7,7 @@ and trainings as levels, and two encoders are compared unit by unit, as with a m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -118,12 +118,9 @@ class MeasureRowCell(Cell):
         """The jobs that its numbers stand on: of a row about one victim, the attacks on it alone."""
         if self.measure.reads != "attacks" or not self.measure.asks_models or not self.encoder:
             return super().jobs
-        attacks_by_victim = (attacks_behind(self.results.plan, run.job) for run in self.runs)
-        return [
-            attack_of[self.encoder, self.finetune]
-            for attack_of in attacks_by_victim
-            if (self.encoder, self.finetune) in attack_of
-        ]
+        victim = (self.encoder, self.finetune)
+        attacks_by_victim = [attacks_behind(self.results.plan, run.job) for run in self.runs]
+        return [attacks[victim] for attacks in attacks_by_victim if victim in attacks]
 
     def _column(self, name: str) -> Column:
         return next(column for column in self.measure.columns if column.name == name)
@@ -154,11 +151,9 @@ class MeasureRowCell(Cell):
         if units is None:
             return None
         known_values = units[~np.isnan(units)]
-        return (
-            Proportion(int(known_values.sum()), len(known_values))
-            if self.shares(name)
-            else Sample.of(known_values.tolist())
-        )
+        if self.shares(name):
+            return Proportion(int(known_values.sum()), len(known_values))
+        return Sample.of(known_values.tolist())
 
     def _score(self, run: SeedRun, name: str) -> Score | None:
         sample = self._sample(run, name)
@@ -169,18 +164,16 @@ class MeasureRowCell(Cell):
 
     def sampled(self, name: str) -> Score | None:
         """Return the mean over seeds, which see the same units; in a measure of attacks, all units of all seeds."""
-        scores = [score for run in self.done if (score := self._score(run, name)) is not None]
-        samples = [sample for run in self.done if (sample := self._sample(run, name)) is not None]
-        if self.measure.reads != "attacks" or not samples:
+        samples = [self._sample(run, name) for run in self.done]
+        shares = [sample for sample in samples if isinstance(sample, Proportion)]
+        means = [sample for sample in samples if isinstance(sample, Sample)]
+        if self.measure.reads != "attacks" or not (shares or means):
+            scores = [score for score in (self._score(run, name) for run in self.done) if score is not None]
             return mean_score(scores) if scores else None
-        shares = [seed_sample for seed_sample in samples if isinstance(seed_sample, Proportion)]
-        pooled: Proportion | Sample = Sample.pooled(
-            seed_sample for seed_sample in samples if isinstance(seed_sample, Sample)
-        )
+        # A column has samples of one kind.
+        pooled: Proportion | Sample = Sample.pooled(means)
         if shares:
-            pooled = Proportion(
-                sum(seed_sample.hits for seed_sample in shares), sum(seed_sample.n for seed_sample in shares)
-            )
+            pooled = Proportion(sum(share.hits for share in shares), sum(share.n for share in shares))
         attacks = self.jobs if self.encoder else []
         return make_score(name, pooled, self.results.repeats(attacks) if attacks and pooled.n else len(self.done))
 
@@ -192,7 +185,8 @@ class MeasureRowCell(Cell):
         units, row = self._units(run, name), self._row(run)
         if units is None or row is None:
             return None
-        if (unit_names := row.names.get(UNITS)) is None and self.measure.reads == "attacks":
+        unit_names = row.names.get(UNITS)
+        if unit_names is None and self.measure.reads == "attacks":
             return None  # nobody says which units of two victims are the same
         places = range(len(units)) if unit_names is None else unit_names.split("\n")
         return {str(unit): value for unit, value in zip(places, units.tolist(), strict=True) if not math.isnan(value)}
@@ -206,7 +200,9 @@ class MeasureRowCell(Cell):
 
 def _names_of_row(measure: DeclaredMeasure, row: MeasuredRow) -> tuple[tuple[str, str], ...]:
     """Return the names that a row gave itself, without what is packed."""
-    packed_names = {UNITS, *(f"{column.name}{ending}" for column in measure.columns for ending in ("", "_there"))}
+    packed_names = {UNITS}
+    for column in measure.columns:
+        packed_names |= {column.name, f"{column.name}_there"}
     return tuple((key, value) for key, value in row.names.items() if key not in packed_names)
 
 
@@ -263,29 +259,29 @@ def build_cells(
 
     def rows(job: Job) -> Sequence[MeasuredRow]:
         if job.key not in read:
-            asks_models = measure.asks_models
-            read[job.key] = (
-                read_rows(results, job).rows
-                if asks_models
-                else _rows_of_outcomes(measure, chosen_options, results, job)
-            )
+            if measure.asks_models:
+                read[job.key] = read_rows(results, job).rows
+            else:
+                read[job.key] = _rows_of_outcomes(measure, chosen_options, results, job)
         return read[job.key]
 
-    measured_jobs = (
-        () if not measure.asks_models else jobs_of_measure(results, measure.name) if wanted is None else wanted
-    )
-    places = _runs_by_names(measure, results, measured_jobs)
-    is_labelled = len({dict(place)["label"] for place in places}) > 1
+    measured_jobs: Sequence[Job] = ()
+    if measure.asks_models:
+        measured_jobs = jobs_of_measure(results, measure.name) if wanted is None else wanted
+    runs_by_names = _runs_by_names(measure, results, measured_jobs)
+    several_labels = len({dict(names)["label"] for names in runs_by_names}) > 1
     by_key: dict[tuple[str, ...], MeasureRowCell] = {}
-    for place, runs in places.items():
+    for names, runs in runs_by_names.items():
+        distinct_names: dict[tuple[tuple[str, str], ...], None] = {}
+        for run in runs:
+            if run.done:
+                distinct_names |= dict.fromkeys(_names_of_row(measure, row) for row in rows(run.job))
         # A job that is not done has no rows yet. It still gets a cell, so that the table shows what is missing.
-        distinct_names = dict.fromkeys(
-            _names_of_row(measure, row) for run in runs if run.done for row in rows(run.job)
-        ) or {(): None}
-        for row_names in distinct_names:
-            all_names = {**dict(place), **dict(row_names)}
+        for row_names in distinct_names or [()]:
+            all_names = dict(names) | dict(row_names)
             axes = {axis: all_names.get(axis, "") for axis in AXES}
-            labels = [all_names["label"]] * is_labelled + [value for key, value in row_names if key not in AXES]
+            labels = [all_names["label"]] if several_labels else []
+            labels += [value for key, value in row_names if key not in AXES]
             cell = MeasureRowCell(
                 runs=tuple(runs),
                 results=results,
@@ -300,6 +296,7 @@ def build_cells(
                 attack=axes["attack"],
             )
             by_key[(*axes.values(), cell.label)] = cell
+    # In the order of AXES, and then labels.
     orders = (
         (*suite.tasks, *dict.fromkeys(key[0] for key in by_key)),
         [choice.label for choice in suite.attacks],
@@ -308,11 +305,21 @@ def build_cells(
         list(dict.fromkeys(key[4] for key in by_key)),
     )
     axis_orders = [in_order(order, (key[i] for key in by_key)) for i, order in enumerate(orders)]
-    keys = sorted(
-        by_key, key=lambda key: [row_names.index(name) for row_names, name in zip(axis_orders, key, strict=True)]
+
+    def place(key: tuple[str, ...]) -> list[int]:
+        return [axis_order.index(name) for axis_order, name in zip(axis_orders, key, strict=True)]
+
+    tasks, attacks, encoders, finetunes, labels_in_order = axis_orders
+    return Grid(
+        results,
+        {key: by_key[key] for key in sorted(by_key, key=place)},
+        tasks=tasks,
+        attacks=attacks,
+        encoders=encoders,
+        finetunes=finetunes,
+        labels=labels_in_order,
+        spoken=_claim_names,
     )
-    axes_ = dict(zip(("tasks", "attacks", "encoders", "finetunes", "labels"), axis_orders, strict=True))
-    return Grid(results, {key: by_key[key] for key in keys}, **axes_, spoken=_claim_names)
 
 
 def _claim_names(cell: MeasureRowCell) -> list[tuple[str, None]]:
@@ -333,37 +340,39 @@ def build_table(measure: DeclaredMeasure, options: Any, results: Results) -> Tab
     shown = list(found.cells.values())
     asked = asked or found.jobs
     axes = [axis for axis in AXES if _has_column(axis, [getattr(cell, axis) for cell in shown])]
-    labelled = any(cell.label for cell in shown)
-    numbers = [[cell.number(column.name) for cell in shown] for column in measure.columns]
-    sizes = [[_size_of(column, number) for number in own] for column, own in zip(measure.columns, numbers, strict=True)]
-    counted = [i for i, own in enumerate(sizes) if any(own)]
-    one_n = len({tuple(sizes[i]) for i in counted}) == 1
-    competing = [[i for i, cell in enumerate(shown) if cell.units == units] for units in {c.units: None for c in shown}]
-    marked = [_mark_best(column, own, competing) for column, own in zip(measure.columns, numbers, strict=True)]
-    rows: list[tuple[TableEntry, ...]] = []
-    for i, cell in enumerate(shown):
-        named: list[TableEntry] = [getattr(cell, axis) for axis in axes] + ([cell.label] if labelled else [])
-        if one_n:
-            named.append(sizes[counted[0]][i])
-        for j, own in enumerate(marked):
-            named += [sizes[j][i]] if j in counted and not one_n else []
-            named.append(own[i])
-        rows.append(tuple(named))
-    header = [{"finetune": "Fine-tuning"}.get(axis, axis.capitalize()) for axis in axes]
-    header += [_label_heading(measure, shown)] if labelled else []
-    header += ["n"] if one_n else []
-    for j, column in enumerate(measure.columns):
-        header += ["n"] if j in counted and not one_n else []
+    header = ["Fine-tuning" if axis == "finetune" else axis.capitalize() for axis in axes]
+    table_columns: list[Sequence[TableEntry]] = [[getattr(cell, axis) for cell in shown] for axis in axes]
+    if any(cell.label for cell in shown):
+        header.append(_label_heading(measure, shown))
+        table_columns.append([cell.label for cell in shown])
+    numbers = {column.name: [cell.number(column.name) for cell in shown] for column in measure.columns}
+    sizes = {column.name: [_size_of(column, number) for number in numbers[column.name]] for column in measure.columns}
+    distinct_sizes = {tuple(column_sizes) for column_sizes in sizes.values() if any(column_sizes)}
+    # One column of n where all numbers have the same, otherwise one before each column of numbers.
+    has_one_n = len(distinct_sizes) == 1
+    if has_one_n:
+        header.append("n")
+        table_columns += distinct_sizes
+    groups = _group_by_units(shown)
+    for column in measure.columns:
+        if not has_one_n and any(sizes[column.name]):
+            header.append("n")
+            table_columns.append(sizes[column.name])
         header.append(column.meaning.title)
-    definitions = "; ".join(
-        column.definition if len(measure.columns) == 1 else f"{column.meaning.title}: {column.definition}"
-        for column in measure.columns
-    )
+        table_columns.append(_mark_best(column, numbers[column.name], groups))
+    rows: list[tuple[TableEntry, ...]] = list(zip(*table_columns, strict=True))
+    definitions = [f"{column.meaning.title}: {column.definition}" for column in measure.columns]
+    if len(definitions) == 1:
+        definitions = [measure.columns[0].definition]
     ends = {column.best for column in measure.columns}
     title = str(measure.said()["title"]).rstrip(".") or measure.name
     first = measure.columns[0].meaning
-    about = Meaning(title, definitions, None if len(ends) > 1 else first.best, first.percent, first.digits)
+    best_end = None if len(ends) > 1 else first.best
+    about = Meaning(title, "; ".join(definitions), best_end, first.percent, first.digits)
     every = found.jobs if any(cell.encoder for cell in shown) else asked
+    seed_notes = draw_notes(results.plan, every)
+    if not seed_notes and measure.reads in ("attacks", "victims"):
+        seed_notes = [seeds_note(asked)]
     return Table(
         metric=measure.name,
         header=tuple(header),
@@ -372,10 +381,7 @@ def build_table(measure: DeclaredMeasure, options: Any, results: Results) -> Tab
         cells=tuple(_program_row(measure, cell) for cell in shown),
         notes=(
             *results.plan.suite.notes,
-            *(
-                draw_notes(results.plan, every)
-                or ([seeds_note(asked)] if measure.reads in ("attacks", "victims") else [])
-            ),
+            *seed_notes,
             *results.flags.notes(every),
             *unfinished_notes("jobs", asked, results.standing),
         ),
@@ -410,11 +416,20 @@ def _size_of(column: Column, number: Number | None) -> int | None:
     return number.n if number is not None and isinstance(column, ShareColumn | Mean) else None
 
 
-def _mark_best(column: Column, numbers: list[Number | None], competing: Sequence[Sequence[int]]) -> list[Number | None]:
-    """Mark the best number among the rows of the same units, such as the texts of a task."""
+def _group_by_units(shown: Sequence[MeasureRowCell]) -> list[list[int]]:
+    """Return the places of cells with the same units, such as the texts of a task."""
+    groups: dict[Hashable, list[int]] = {}
+    for i, cell in enumerate(shown):
+        groups.setdefault(cell.units, []).append(i)
+    return list(groups.values())
+
+
+def _mark_best(column: Column, numbers: list[Number | None], groups: Sequence[Sequence[int]]) -> list[Number | None]:
+    """Mark the best number of each group of rows."""
     marked = list(numbers)
-    for places in competing:
-        for i, number in zip(places, mark_best_of_column([numbers[i] for i in places], column.best), strict=True):
+    for group in groups:
+        marked_group = mark_best_of_column([numbers[i] for i in group], column.best)
+        for i, number in zip(group, marked_group, strict=True):
             marked[i] = number
     return marked
 

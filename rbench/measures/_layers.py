@@ -129,7 +129,7 @@ def _compare_layers(encoder: SentenceEncoder, batch: Sequence[SynonymTriplet]) -
     positions = mask.cumsum(1)
     skipped = max(count_prompt_tokens(encoder.tokenizer), int(getattr(encoder.model, "UNCOUNTED", 0)))
     counted = mask * (positions > skipped)
-    # As in the package bert-score: special tokens may be matched (`counted`), and do not count in means (`weights`).
+    # As in the package bert-score: special tokens may be matched (`counted`), but do not count in means (`weights`).
     weights = counted * (1 - special)
     first = (counted * (positions == skipped + 1)).argmax(1)
     similarities: dict[tuple[str, int], Tensor] = {}

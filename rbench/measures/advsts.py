@@ -20,10 +20,9 @@ from rbench.schema.extension import NoOptions
 from rbench.score import StsDeviations, Tally
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import AttackCell, AttackGrid, attack_grid
-from rbench.tables.cells import NUMBER_FIELDS
-from rbench.tables.cells import Grid as Tabled
+from rbench.tables.cells import NUMBER_FIELDS, Grid
 from rbench.tables.draws import EXAMPLES_COVERED, training_seed
-from rbench.tables.layouts import cell_for_programs as described_as
+from rbench.tables.layouts import cell_for_programs
 from rbench.tables.nested_means import Values
 from rbench.tables.notes import denominator_note, table_notes
 from rbench.tables.results import SeedRun
@@ -85,9 +84,8 @@ class ScorerCell(AttackCell):
         """Return one number of some runs that are done, pooled."""
         if name not in METRICS:
             return Tally.pooled([run.tally for run in runs if run.tally is not None]).score(name, repeats)
-        return StsDeviations.pooled([StsDeviations.of_record(run.record) for run in runs if run.record]).score(
-            name, repeats
-        )
+        deviations = [StsDeviations.of_record(run.record) for run in runs if run.record]
+        return StsDeviations.pooled(deviations).score(name, repeats)
 
     def meaning(self, name: str) -> Meaning:
         return METRICS.get(name) or super().meaning(name)
@@ -98,77 +96,73 @@ class ScorerCell(AttackCell):
 
     def program_row(self, grid: AttackGrid) -> dict[str, Any]:
         """Return the row for programs: as in tables of attacks, with every number under `scores`."""
-        scores = {
-            name: {each: getattr(self.number(name) or _NO_NUMBER, each) for each in NUMBER_FIELDS}
-            for name in _FULL_NUMBERS
-        }
-        return {**described_as(AttackCell(**cell_fields(self)), "asr", grid), "scores": scores}
+        scores = {}
+        for name in _FULL_NUMBERS:
+            number = self.number(name) or _NO_NUMBER
+            scores[name] = {field: getattr(number, field) for field in NUMBER_FIELDS}
+        return {**cell_for_programs(AttackCell(**cell_fields(self)), "asr", grid), "scores": scores}
 
 
 _NO_NUMBER = Number(None, percent=False, n=0)
 
 
-def build_cells(results: Results) -> Tabled[ScorerCell]:
+def build_cells(results: Results) -> Grid[ScorerCell]:
     """Return the cells of attacks on STS tasks. Raises StoreError where the suite has no attacks."""
-    found = attack_grid(results)
+    grid = attack_grid(results)
     scorers = {
-        key: ScorerCell(**cell_fields(cell)) for key, cell in found.cells.items() if cell.task in found.scored_tasks
+        key: ScorerCell(**cell_fields(cell)) for key, cell in grid.cells.items() if cell.task in grid.scored_tasks
     }
-    return Tabled(results, scorers, tasks=found.tasks, attacks=found.attacks)
+    return Grid(results, scorers, tasks=grid.tasks, attacks=grid.attacks)
 
 
 def cell_fields(cell: AttackCell) -> dict[str, Any]:
-    return {each.name: getattr(cell, each.name) for each in fields(AttackCell)}
+    return {field.name: getattr(cell, field.name) for field in fields(AttackCell)}
 
 
 def build_paper_table(results: Results, wanted: TableSpec) -> Table:
     """Build the layout paper: a row for each attack, task and encoder."""
     whole, scorers, has_strategies = _collect_rows(results)
     ordered = sorted(scorers, key=lambda cell: (whole.attacks.index(cell.attack), whole.tasks.index(cell.task)))
+    strategy_column = ["Fine-tuning"] if has_strategies else []
+    header = ["Attack", "Task", "Encoder", *strategy_column, "n", *_list_titles(_PAPER_NUMBERS)]
     rows: list[tuple[TableEntry, ...]] = []
     for cell, numbers in zip(ordered, _mark_best(ordered), strict=True):
         num_pairs = cell.sampled("error_after").n if cell.present else None
-        rows.append(
-            (cell.attack, cell.task, cell.encoder, *([cell.finetune] if has_strategies else []), num_pairs, *numbers)
-        )
-    header = (
-        "Attack",
-        "Task",
-        "Encoder",
-        *(["Fine-tuning"] if has_strategies else []),
-        "n",
-        *_list_titles(_PAPER_NUMBERS),
-    )
-    competing = [tuple((i, (ordered[i].key,)) for i in places) for places in _group_rows(ordered)]
-    contests = tuple(Contest("asr", 4 + has_strategies, places) for places in competing)
-    return replace(_build_table(whole, ordered, "paper", header, rows), contests=contests, best="the most robust")
+        victim_names = [cell.encoder, cell.finetune] if has_strategies else [cell.encoder]
+        rows.append((cell.attack, cell.task, *victim_names, num_pairs, *numbers))
+    contests = []
+    for group in _group_rows(ordered):
+        entries = tuple((i, (ordered[i].key,)) for i in group)
+        contests.append(Contest("asr", header.index("n") + 1, entries))
+    table = _build_table(whole, ordered, "paper", header, rows)
+    return replace(table, contests=tuple(contests), best="the most robust")
 
 
 def build_full_table(results: Results, wanted: TableSpec) -> Table:
     """Build the layout full: one row per job."""
     whole, scorers, has_strategies = _collect_rows(results)
-    drawn = bool(whole.plan.draws)
+    has_train_seeds = bool(whole.plan.draws)
+    header = ["Attack", "Encoder", "Fine-tuning", "Task"] if has_strategies else ["Attack", "Encoder", "Task"]
+    header += ["Training seed", "Seed"] if has_train_seeds else ["Seed"]
+    header += ["n", "Attacked", "Skipped", "Errored", *_list_titles(_FULL_NUMBERS)]
     rows: list[tuple[TableEntry, ...]] = []
-    described = []
-    for cell, run in ((scorer, run) for scorer in scorers for run in scorer.runs):
-        of_seed = cell.only(run)
-        names: list[TableEntry] = [cell.attack, cell.encoder, *([cell.finetune] if has_strategies else []), cell.task]
-        names += [training_seed(run.train_seed)] if drawn else []
-        tally = run.tally or Tally()
-        counts = [tally.total, tally.attacked, tally.skipped, tally.errored] if run.tally is not None else [None] * 4
-        rows.append((*names, run.job.seed, *counts, *(of_seed.number(name) for name in _FULL_NUMBERS)))
-        seeds = {"train_seed": run.train_seed, "seed": run.job.seed} if drawn else {"seed": run.job.seed}
-        described.append({**of_seed.program_row(whole), **seeds})
-    header = [
-        "Attack",
-        "Encoder",
-        *(["Fine-tuning"] if has_strategies else []),
-        "Task",
-        *(["Training seed"] if drawn else []),
-    ]
-    header += ["Seed", "n", "Attacked", "Skipped", "Errored", *_list_titles(_FULL_NUMBERS)]
+    program_rows = []
+    for cell in scorers:
+        victim_names = [cell.encoder, cell.finetune] if has_strategies else [cell.encoder]
+        for run in cell.runs:
+            seed_cell = cell.only(run)
+            seeds = [training_seed(run.train_seed), run.job.seed] if has_train_seeds else [run.job.seed]
+            tally = run.tally
+            counts: list[int | None] = [None] * 4
+            if tally is not None:
+                counts = [tally.total, tally.attacked, tally.skipped, tally.errored]
+            numbers = [seed_cell.number(name) for name in _FULL_NUMBERS]
+            rows.append((cell.attack, *victim_names, cell.task, *seeds, *counts, *numbers))
+            seed_fields = {"train_seed": run.train_seed} if has_train_seeds else {}
+            program_rows.append({**seed_cell.program_row(whole), **seed_fields, "seed": run.job.seed})
     caption = "Every attack job on STS pairs; shares in %, correlations ×100, errors in points of the scale"
-    return replace(_build_table(whole, scorers, "full", header, rows), cells=tuple(described), caption=caption)
+    table = _build_table(whole, scorers, "full", header, rows)
+    return replace(table, cells=tuple(program_rows), caption=caption)
 
 
 def _build_table(
@@ -180,7 +174,8 @@ def _build_table(
 ) -> Table:
     covered = EXAMPLES_COVERED.format(what="pairs") if whole.plan.draws else _WHAT_IS_COVERED
     tasks = [task for task in whole.tasks if task in {cell.task for cell in scorers}]
-    asr = "ASR: succeeded / (succeeded + failed)."
+    asr_note = "ASR: succeeded / (succeeded + failed)."
+    n_note = denominator_note(whole, "asr", tasks).replace("a cell", "ASR")
     return Table(
         metric="advsts",
         layout=layout,
@@ -188,9 +183,7 @@ def _build_table(
         rows=tuple(rows),
         groups=group_starts(rows),
         cells=tuple(cell.program_row(whole) for cell in scorers),
-        notes=table_notes(
-            whole, tasks, (asr, _DEFINITIONS, denominator_note(whole, "asr", tasks).replace("a cell", "ASR"))
-        ),
+        notes=table_notes(whole, tasks, (asr_note, _DEFINITIONS, n_note)),
         interval=f"{_INTERVAL} {covered}",
         flags=whole.flags.listed(job for cell in scorers for job in cell.jobs),
         shows=ABOUT,
@@ -206,20 +199,20 @@ def _collect_rows(results: Results) -> tuple[AttackGrid, list[ScorerCell], bool]
 def _mark_best(rows: Sequence[ScorerCell]) -> list[list[Number | None]]:
     """Return the entries of the rows. Among the rows of each attack and task, the best are marked."""
     entries = [[row.number(name) for name in _PAPER_NUMBERS] for row in rows]
-    for places in _group_rows(rows):
+    for group in _group_rows(rows):
         for column, name in enumerate(_PAPER_NUMBERS):
-            best = rows[0].meaning(name).best
-            for i, number in zip(places, mark_best_of_column([entries[i][column] for i in places], best), strict=True):
+            marked = mark_best_of_column([entries[i][column] for i in group], rows[0].meaning(name).best)
+            for i, number in zip(group, marked, strict=True):
                 entries[i][column] = number
     return entries
 
 
 def _group_rows(rows: Sequence[ScorerCell]) -> list[list[int]]:
     """Return the indices of the rows of each attack and task."""
-    among: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str], list[int]] = {}
     for i, row in enumerate(rows):
-        among.setdefault((row.attack, row.task), []).append(i)
-    return list(among.values())
+        groups.setdefault((row.attack, row.task), []).append(i)
+    return list(groups.values())
 
 
 def _list_titles(names: Sequence[str]) -> list[str]:
@@ -234,5 +227,5 @@ class AdversarialSts(Measure[NoOptions]):
     layouts = {"paper": build_paper_table, "full": build_full_table}
     tested = True
 
-    def cells(self, results: Results) -> Tabled[ScorerCell]:
+    def cells(self, results: Results) -> Grid[ScorerCell]:
         return build_cells(results)

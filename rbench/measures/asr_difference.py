@@ -2,8 +2,8 @@
 
 Each encoder is compared with the suite's first encoder under the same fine-tuning strategy (H1 with clean fine-tuning,
 H2 with adversarial). Each strategy is compared with the suite's first strategy on the same encoder. Differences and
-intervals are computed as for `rbench claims` and `rbench compare`: over the texts that both victims classify correctly,
-with training seeds and fine-tuning seeds as levels of the interval (`rbench.score.paired` for one attack,
+intervals are computed as for `rbench claims` and `rbench compare`, over the texts that both victims classify correctly.
+Training seeds and fine-tuning seeds are levels of the interval (`rbench.score.paired` for one attack,
 `rbench.score.combined` for the mean over several).
 """
 
@@ -16,6 +16,7 @@ from rbench.measures import Measure
 from rbench.schema import Job
 from rbench.schema.claims import CellGroup, CellOf, ClaimComparison
 from rbench.schema.extension import NoOptions
+from rbench.score.paired import DifferenceEstimate
 from rbench.tables import Results, Table
 from rbench.tables.aggregate import AttackCell, AttackGrid, attack_grid
 from rbench.tables.cells import in_order
@@ -43,10 +44,17 @@ class VictimDifference(NamedTuple):
     one: TunedEncoder
     other: TunedEncoder
     attack: str
-    """The attack's name, or MEAN."""
-    found: ClaimEstimate
+    """The attack's name, or MEAN_ROW."""
+    estimate: ClaimEstimate
+    """Both rates, and their difference with its interval."""
     jobs: tuple[Job, ...]
-    """The attacks that are compared."""
+    """The jobs of the attacks on both victims."""
+
+    @property
+    def difference(self) -> DifferenceEstimate:
+        """The paired difference, which every row has."""
+        assert self.estimate.difference is not None
+        return self.estimate.difference
 
 
 class AsrDifference(Measure[NoOptions]):
@@ -56,29 +64,18 @@ class AsrDifference(Measure[NoOptions]):
 
     def table(self, options: NoOptions, results: Results) -> Table:
         """Make one row for each task, pair of victims and attack that is finished on both."""
-        cells_of_run = attack_grid(results)
-        rows: list[tuple[TableEntry, ...]] = []
-        cells: list[dict[str, Any]] = []
-        for of_pair in _compute_differences(cells_of_run, results):
-            rows += [_build_row(difference, cells_of_run.flags) for difference in of_pair]
-            cells += [_program_row(difference, cells_of_run.flags) for difference in of_pair]
-        unpaired = any(cell["paired"] is False for cell in cells)
+        grid = attack_grid(results)
+        jobs = [run.job for run in grid.runs]
+        differences = _compute_differences(grid, results)
+        rows = [_build_row(difference, grid.flags) for difference in differences]
+        unpaired = any(difference.estimate.unpaired for difference in differences)
+        header = ("Task", "Victim", "less that of", "Attack", "n", "ASR", "of the other", "Difference", "95% interval")
         return Table(
             metric="asr_difference",
-            header=(
-                "Task",
-                "Victim",
-                "less that of",
-                "Attack",
-                "n",
-                "ASR",
-                "of the other",
-                "Difference",
-                "95% interval",
-            ),
+            header=header,
             rows=tuple(rows),
             groups=group_starts(rows, 3),
-            cells=tuple(cells),
+            cells=tuple(_program_row(difference, grid.flags) for difference in differences),
             notes=(
                 "Differences in points, over the texts that both victims classify correctly; n counts these, once for "
                 "each training and fine-tuning seed. mean: over the attacks. Intervals cover the choice of texts, and "
@@ -86,47 +83,38 @@ class AsrDifference(Measure[NoOptions]):
                 "verdicts.",
                 *(["This RUN keeps no outcomes: judged unpaired, by counts."] if unpaired else []),
                 *results.plan.suite.notes,
-                *cells_of_run.flags.notes(run.job for run in cells_of_run.runs),
-                *unfinished_notes("attack jobs", [run.job for run in cells_of_run.runs], results.standing),
+                *grid.flags.notes(jobs),
+                *unfinished_notes("attack jobs", jobs, results.standing),
             ),
-            flags=cells_of_run.flags.listed(run.job for run in cells_of_run.runs),
+            flags=grid.flags.listed(jobs),
             about=Meaning(
                 "Differences of attack success rates", "less is more robust", undefined="no text was attacked"
             ),
         )
 
 
-def _compute_differences(cells_of_run: AttackGrid, results: Results) -> list[list[VictimDifference]]:
-    """Return the rows of each pair of victims: one for each attack whose jobs are all done, then their mean."""
-    # If a seed were missing on one side, the means would be over other seeds.
-    complete = {place for place, cell in cells_of_run.cells.items() if len(cell.tallies) == len(cell.runs)}
-    numbers = RunCells(results)
-    rows_of_pairs = []
-    for task in cells_of_run.tasks:
-        victims = {
-            TunedEncoder(encoder, finetune) for _, encoder, finetune, task_of_cell in complete if task_of_cell == task
-        }
-        for first, second in _list_pairs(results, victims):
-            attacks = [
-                attack_label
-                for attack_label in cells_of_run.attacks
-                if {(attack_label, *first, task), (attack_label, *second, task)} <= complete
-            ]
-            named_attacks = [
-                *((attack_label, [attack_label]) for attack_label in attacks),
-                *([(MEAN_ROW, attacks)] if len(attacks) > 1 else []),
-            ]
-            rows = []
-            for name, chosen in named_attacks:
-                both = [
-                    [cells_of_run.cells[(attack, *victim, task)] for attack in chosen] for victim in (first, second)
-                ]
-                claim_estimate = estimate_comparison(_build_comparison(*both), "asr", ClaimBound(), numbers)
-                if claim_estimate.difference is not None and claim_estimate.difference.value is not None:
-                    compared = tuple(job for cells in both for cell in cells for job in cell.jobs)
-                    rows.append(VictimDifference(task, first, second, name, claim_estimate, compared))
-            rows_of_pairs += [rows] if rows else []
-    return rows_of_pairs
+def _compute_differences(grid: AttackGrid, results: Results) -> list[VictimDifference]:
+    """Return the rows of all pairs of victims: one for each attack whose jobs are all done, then their mean."""
+    # If a seed were missing on one side, the means of the two sides would be over different seeds.
+    complete = {key for key, cell in grid.cells.items() if len(cell.tallies) == len(cell.runs)}
+    cells_of_run = RunCells(results)
+    differences = []
+    for task in grid.tasks:
+        victims = {TunedEncoder(encoder, finetune) for _, encoder, finetune, cell_task in complete if cell_task == task}
+        for one, other in _list_pairs(results, victims):
+            attacks = [name for name in grid.attacks if {(name, *one, task), (name, *other, task)} <= complete]
+            named_attacks = [(name, [name]) for name in attacks]
+            if len(attacks) > 1:
+                named_attacks.append((MEAN_ROW, attacks))
+            for row_name, row_attacks in named_attacks:
+                cells = [grid.cells[(attack, *one, task)] for attack in row_attacks]
+                other_cells = [grid.cells[(attack, *other, task)] for attack in row_attacks]
+                comparison = _build_comparison(cells, other_cells)
+                estimate = estimate_comparison(comparison, "asr", ClaimBound(), cells_of_run)
+                if estimate.difference is not None and estimate.difference.value is not None:
+                    jobs = tuple(job for cell in (*cells, *other_cells) for job in cell.jobs)
+                    differences.append(VictimDifference(task, one, other, row_name, estimate, jobs))
+    return differences
 
 
 def _list_pairs(results: Results, victims: set[TunedEncoder]) -> list[tuple[TunedEncoder, TunedEncoder]]:
@@ -144,50 +132,41 @@ def _list_pairs(results: Results, victims: set[TunedEncoder]) -> list[tuple[Tune
         for encoder in encoders
         for finetune in finetunes[1:]
     ]
-    return [(first, second) for first, second in pairs if {first, second} <= victims]
+    return [(one, other) for one, other in pairs if {one, other} <= victims]
 
 
-def _build_comparison(first: Sequence[AttackCell], second: Sequence[AttackCell]) -> ClaimComparison:
-    """Return the comparison of two victims by their means over the same attacks, one cell for each on either side."""
-    sides = [[CellOf(cell.encoder, cell.task, cell.attack, cell.finetune) for cell in side] for side in (first, second)]
-    groups = tuple(CellGroup((first_cell,), (second_cell,)) for first_cell, second_cell in zip(*sides, strict=True))
-    return ClaimComparison((), first[0].encoder, second[0].encoder, "lower", groups)
+def _build_comparison(cells: Sequence[AttackCell], other_cells: Sequence[AttackCell]) -> ClaimComparison:
+    """Return the comparison of two victims by their means over the same attacks, given the cell of each attack."""
+    groups = tuple(
+        CellGroup((_name_cell(cell),), (_name_cell(other),)) for cell, other in zip(cells, other_cells, strict=True)
+    )
+    return ClaimComparison((), cells[0].encoder, other_cells[0].encoder, "lower", groups)
+
+
+def _name_cell(cell: AttackCell) -> CellOf:
+    return CellOf(cell.encoder, cell.task, cell.attack, cell.finetune)
 
 
 def _build_row(row: VictimDifference, flags: Flags) -> tuple[TableEntry, ...]:
-    paired_difference = row.found.difference
-    assert paired_difference is not None
-    rates = [Number(rate, percent=True) for rate in (row.found.one, row.found.other)]
-    marked_difference = Number(
-        paired_difference.value,
-        percent=True,
-        n=paired_difference.n,
-        low=paired_difference.low,
-        high=paired_difference.high,
+    difference = row.difference
+    rate = flags.on(Number(row.estimate.one, percent=True), row.jobs)
+    other_rate = flags.on(Number(row.estimate.other, percent=True), row.jobs)
+    shown = flags.on(
+        Number(difference.value, percent=True, n=difference.n, low=difference.low, high=difference.high), row.jobs
     )
-    *shown, marked_difference = (flags.on(number, row.jobs) for number in (*rates, marked_difference))
-    return (
-        row.task,
-        ", ".join(row.one),
-        ", ".join(row.other),
-        row.attack,
-        paired_difference.n,
-        *shown,
-        marked_difference,
-        marked_difference.span,
-    )
+    names = (row.task, ", ".join(row.one), ", ".join(row.other), row.attack)
+    return (*names, difference.n, rate, other_rate, shown, shown.span)
 
 
 def _program_row(row: VictimDifference, flags: Flags) -> dict[str, Any]:
     """Return a row for CSV and JSON. If health flags hide its numbers, only n is left."""
-    paired_difference = row.found.difference
-    assert paired_difference is not None
+    difference = row.difference
     numbers = {
-        "asr": row.found.one,
-        "other_asr": row.found.other,
-        "value": paired_difference.value,
-        "low": paired_difference.low,
-        "high": paired_difference.high,
+        "asr": row.estimate.one,
+        "other_asr": row.estimate.other,
+        "value": difference.value,
+        "low": difference.low,
+        "high": difference.high,
     }
     return {
         "task": row.task,
@@ -196,11 +175,11 @@ def _program_row(row: VictimDifference, flags: Flags) -> dict[str, Any]:
         "other_encoder": row.other.encoder,
         "other_finetune": row.other.finetune,
         "attack": row.attack,
-        "n": paired_difference.n,
+        "n": difference.n,
         **{name: None if flags.hiding(row.jobs) else number for name, number in numbers.items()},
         "flags": flags.told(row.jobs),
-        "seeds": paired_difference.seeds,
-        "trainings": paired_difference.trainings[0],
-        "other_trainings": paired_difference.trainings[1],
-        "paired": not row.found.unpaired,
+        "seeds": difference.seeds,
+        "trainings": difference.trainings[0],
+        "other_trainings": difference.trainings[1],
+        "paired": not row.estimate.unpaired,
     }

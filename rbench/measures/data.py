@@ -7,6 +7,7 @@ from the published training rows, and rows that repeat test texts are left out.
 
 from __future__ import annotations
 
+from itertools import chain
 from statistics import fmean
 
 from rbench.measures import Measure, MeasureContext, MeasuredRow
@@ -30,13 +31,12 @@ class DataStatistics(Measure[NoOptions]):
 
     def run(self, options: NoOptions, context: MeasureContext) -> list[MeasuredRow]:
         """Return a row for each split, and one for all of them."""
-        words = {
-            split: [sum(len(text.split()) for text in example.texts) for example in context.rows(split)]
-            for split in SPLITS
-            if split in context.splits
-        }
+        words: dict[str, list[int]] = {}
+        for split in SPLITS:
+            if split in context.splits:
+                words[split] = [len(" ".join(example.texts).split()) for example in context.rows(split)]
         # The lengths of all rows together: a mean of the splits' means would count small splits as much as large ones.
-        words["all"] = [length for lengths in words.values() for length in lengths]
+        words["all"] = list(chain.from_iterable(words.values()))
         classes = float(len(context.task.labels)) if context.task.labels else None
         return [
             MeasuredRow(
@@ -50,14 +50,15 @@ class DataStatistics(Measure[NoOptions]):
         """Make one row for each task."""
         rows: list[tuple[TableEntry, ...]] = []
         cells = []
-        for one in measured(results, NAME, options):
-            numbers = {row.names["split"]: row.numbers for row in one.rows}
-            task, classes = one.spec.task.name, numbers["all"]["classes"]
+        for done in measured(results, NAME, options):
+            task = done.spec.task.name
+            numbers = {row.names["split"]: row.numbers for row in done.rows}
             sizes = [int(numbers[split]["rows"] or 0) if split in numbers else None for split in SPLITS]
-            mean = Number(numbers["all"]["mean_words"], percent=False, n=int(numbers["all"]["rows"] or 0))
-            rows.append((task, int(classes) if classes is not None else "", mean, *sizes))
-            for split, own in numbers.items():
-                cells.append({"task": task, "split": split, **own})
+            overall = numbers["all"]
+            classes = int(overall["classes"]) if overall["classes"] is not None else ""
+            mean_words = Number(overall["mean_words"], percent=False, n=int(overall["rows"] or 0))
+            rows.append((task, classes, mean_words, *sizes))
+            cells += [{"task": task, "split": split, **split_numbers} for split, split_numbers in numbers.items()]
         asked = jobs_of_measure(results, NAME)
         return Table(
             metric=NAME,

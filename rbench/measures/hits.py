@@ -95,7 +95,7 @@ class SynonymHits(Measure[Options]):
         found = build_cells(results, options if options.model_fields_set else None, planned=False)
         shown = [(task, row) for task in found.tasks for row in found.rows]
         columns = [[found.number(row, task, part) for task, row in shown] for part in PART_TITLES]
-        if len(found.tasks) == 1:  # shares of different tasks do not compete
+        if len(found.tasks) == 1:  # the best of a column is marked among numbers of one task alone
             columns = [mark_best_of_column(column, "highest") for column in columns]
         rows: list[tuple[TableEntry, ...]] = []
         for i, (task, row) in enumerate(shown):

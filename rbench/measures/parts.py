@@ -1,7 +1,8 @@
 """Accuracy on each part of a task's test split, such as the rounds of ANLI (V-advCSE, Table 3).
 
 The numbers are those that fine-tuning stored: a victim is scored on every test row of a task that is made of several
-sources. Which sources were there differs between machines, so the notes name them, and which columns are above chance.
+sources. Which sources were present may differ between machines, so the notes name them. They also name the numbers that
+are not above chance.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ from rbench.tables.table import Meaning, TableEntry
 ABOUT = Meaning("Accuracy by part", "right / all rows of the part", "highest", undefined="no row in the part")
 
 
-def _score_part(run: SeedRun, part: str) -> Score | None:
-    scores = run.record.scores if run.record is not None else ()
-    return next((score for score in scores if score.name == f"{PART_ACCURACY}{part}" and score.value is not None), None)
+def _find_accuracy(run: SeedRun, part: str) -> Score | None:
+    """Return the accuracy that a fine-tuning stored for a part; None where there is none, or the part had no row."""
+    if run.record is None:
+        return None
+    score = next((score for score in run.record.scores if score.name == f"{PART_ACCURACY}{part}"), None)
+    return None if score is None or score.value is None else score
 
 
 class PartAccuracies(Measure[NoOptions]):
@@ -38,29 +42,29 @@ class PartAccuracies(Measure[NoOptions]):
     numbers = {"accuracy": ABOUT}
 
     def table(self, options: NoOptions, results: Results) -> Table:
-        """Make the table: a row for each victim of a task that is made of several."""
+        """Make the table: a row for each victim of a task that is made of several sources, a column for each part."""
         victim_cells = build_cells(results)
-        victims, jobs = list(victim_cells.cells.values()), victim_cells.jobs
-        names, tasks, flags = _parts_shown(victims), victim_cells.tasks, results.flags
-        several = len({victim.finetune for victim in victims}) > 1
+        victims, jobs, flags = list(victim_cells.cells.values()), victim_cells.jobs, results.flags
+        parts = _list_shown_parts(victims)
+        several_tasks = len(victim_cells.tasks) > 1
+        several_strategies = len({victim.finetune for victim in victims}) > 1
+        header = ["Task"] if several_tasks else []
+        header += ["Encoder", "Fine-tuning"] if several_strategies else ["Encoder"]
         rows: list[tuple[TableEntry, ...]] = []
         for victim in victims:
-            label = [victim.task] if len(tasks) > 1 else []
-            numbers = [victim.number(name) for name in names]
-            rows.append((*label, victim.encoder, *([victim.finetune] if several else []), *numbers))
-        part_notes = [
-            note
-            for task in tasks
-            for note in _describe_parts([victim for victim in victims if victim.task == task], names)
-        ]
+            names = [victim.task] if several_tasks else []
+            names += [victim.encoder, victim.finetune] if several_strategies else [victim.encoder]
+            rows.append((*names, *(victim.number(part) for part in parts)))
+        part_notes: list[str] = []
+        for task in victim_cells.tasks:
+            part_notes += _describe_parts([victim for victim in victims if victim.task == task], parts)
         seed_notes = draw_notes(results.plan, jobs) or [seeds_note(jobs)]
-        header = [*(["Task"] if len(tasks) > 1 else []), "Encoder", *(["Fine-tuning"] if several else [])]
         return Table(
             metric="parts",
-            header=(*header, *names),
+            header=(*header, *parts),
             rows=tuple(rows),
             groups=frozenset(i for i in range(1, len(victims)) if victims[i].task != victims[i - 1].task),
-            cells=tuple(_program_row(victim, name) for victim in victims for name in names),
+            cells=tuple(_program_row(victim, part) for victim in victims for part in parts),
             notes=(
                 *part_notes,
                 *results.plan.suite.notes,
@@ -82,73 +86,80 @@ class PartAccuracies(Measure[NoOptions]):
 def build_cells(results: Results) -> Grid[MeasuredCell]:
     """Return the victims of tasks with parts, task by task, in the suite's order."""
 
-    def spoken(cell: MeasuredCell) -> list[tuple[str, str]]:
+    def name_in_claims(cell: MeasuredCell) -> list[tuple[str, str]]:
+        """Claims name a part where they name a task otherwise; the number is that of the part."""
         return [(part, part) for task in _list_tasks([cell]) for part in test_parts(task)]
 
     plan, suite = results.plan, results.plan.suite
-    jobs_with_names = [
-        (job, {"task": spec.task.name, "encoder": plan.draw(job.parts[0]).encoder, "finetune": job.parts[2]})
-        for job in plan.jobs
-        if (spec := job.victim) is not None and spec.task.parts
-    ]
+    jobs_with_names = []
+    for job in plan.jobs:
+        if job.victim is not None and job.victim.task.parts:
+            encoder = plan.draw(job.parts[0]).encoder
+            names = {"task": job.victim.task.name, "encoder": encoder, "finetune": job.parts[2]}
+            jobs_with_names.append((job, names))
     strategies = dict.fromkeys(names["finetune"] for _, names in jobs_with_names)
     orders = {"task": suite.tasks, "encoder": suite.lineup, "finetune": strategies}
-    cells, axes = gather_cells(
-        results, jobs_with_names, orders, partial(MeasuredCell, read=NumberReading(ABOUT, _score_part, mean_score))
-    )
-    return Grid(results, cells, **axes, spoken=spoken)
+    reading = NumberReading(ABOUT, _find_accuracy, mean_score)
+    cells, names_by_axis = gather_cells(results, jobs_with_names, orders, partial(MeasuredCell, read=reading))
+    return Grid(results, cells, **names_by_axis, spoken=name_in_claims)
 
 
 def _list_tasks(victims: Sequence[MeasuredCell]) -> list[TaskSpec]:
-    """Return the task of the victims, or each of them."""
-    return list(
-        {spec.task.name: spec.task for victim in victims if (spec := victim.jobs[0].victim) is not None}.values()
-    )
+    """Return the tasks of some victims, each once."""
+    tasks = (victim.jobs[0].victim.task for victim in victims if victim.jobs[0].victim is not None)
+    return list({task.name: task for task in tasks}.values())
 
 
-def _parts_shown(victims: list[MeasuredCell]) -> list[str]:
+def _list_shown_parts(victims: list[MeasuredCell]) -> list[str]:
     """Return the parts that have a column: those that some victim was scored on, or all before any is done."""
     all_parts = dict.fromkeys(part for task in _list_tasks(victims) for part in test_parts(task))
-    scored_parts = [name for name in all_parts if any(victim.scores(name) for victim in victims)]
+    scored_parts = [part for part in all_parts if any(victim.scores(part) for victim in victims)]
     return scored_parts or list(all_parts)
 
 
-def _describe_parts(victims: list[MeasuredCell], names: list[str]) -> list[str]:
-    """Say of a task which parts were there, which absent, and which numbers are not above chance."""
+def _describe_parts(victims: list[MeasuredCell], shown_parts: list[str]) -> list[str]:
+    """Say of the task of all `victims` which parts were present, which absent, and which numbers are not above chance.
+
+    Nothing is said before a victim is done.
+    """
     (task,) = _list_tasks(victims)
     records = [record for victim in victims for record in victim.records]
     if not records:
         return []
-    rows = {part.name: {record.counts.get(f"{PART_ROWS}{part.name}", 0) for record in records} for part in task.parts}
+    row_counts = {
+        part.name: {record.counts.get(f"{PART_ROWS}{part.name}", 0) for record in records} for part in task.parts
+    }
+    present = [part for part in task.parts if any(row_counts[part.name])]
+    absent = [part for part in task.parts if not any(row_counts[part.name])]
     lines = []
     for split in ("train", "validation", "test"):
-        present = [part.name for part in task.parts if part.split == split and any(rows[part.name])]
-        lines.append(f"{task.name}, {split}: {', '.join(f'{name} {format_range(rows[name])}' for name in present)}.")
-    max_train = [spec.training.max_train for victim in victims if (spec := victim.jobs[0].tuning) is not None]
-    if any(max_train):
-        lines.append(
-            f"{task.name}: at most {format_range(limit for limit in max_train if limit)} of the training rows are used."
-        )
-    absent = [part for part in task.parts if not any(rows[part.name])]
-    lines += [f"{task.name}: absent here: {', '.join(part.name for part in absent)}."] if absent else []
-    lines += _describe_chance(victims, names, 1 / len(task.labels))
-    if absent_train := [part.name for part in absent if part.split == "train"]:
+        sizes = [f"{part.name} {format_range(row_counts[part.name])}" for part in present if part.split == split]
+        lines.append(f"{task.name}, {split}: {', '.join(sizes)}.")
+    tunings = [victim.jobs[0].tuning for victim in victims]
+    limits = [tuning.training.max_train for tuning in tunings if tuning is not None and tuning.training.max_train]
+    if limits:
+        lines.append(f"{task.name}: at most {format_range(limits)} of the training rows are used.")
+    if absent:
+        lines.append(f"{task.name}: absent here: {', '.join(part.name for part in absent)}.")
+    lines += _describe_chance(victims, shown_parts, 1 / len(task.labels))
+    absent_train = [part.name for part in absent if part.split == "train"]
+    if absent_train:
         without = f"Without {', '.join(absent_train)} to train on"
         lines.append(f"{without}, an accuracy above chance is not to be expected on every part.")
     return lines
 
 
-def _describe_chance(victims: list[MeasuredCell], names: list[str], chance: float) -> list[str]:
-    """Name the numbers whose interval reaches down to the accuracy of guessing."""
-    numbers = ((victim, name, victim.number(name)) for victim in victims for name in names)
-    not_above = [
-        f"{victim.encoder} on {name}" for victim, name, number in numbers if number and (number.low or 0.0) <= chance
-    ]
-    return (
-        [f"Not above chance ({100 * chance:.1f}), as the interval reaches down to it: {list_names(not_above)}."]
-        if not_above
-        else []
-    )
+def _describe_chance(victims: list[MeasuredCell], parts: list[str], chance: float) -> list[str]:
+    """Name the numbers whose interval reaches down to the accuracy of guessing; return nothing where there are none."""
+    not_above = []
+    for victim in victims:
+        for part in parts:
+            number = victim.number(part)
+            if number and (number.low or 0.0) <= chance:
+                not_above.append(f"{victim.encoder} on {part}")
+    if not not_above:
+        return []
+    return [f"Not above chance ({100 * chance:.1f}), as the interval reaches down to it: {list_names(not_above)}."]
 
 
 def _program_row(victim: MeasuredCell, part: str) -> dict[str, Any]:

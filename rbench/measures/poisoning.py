@@ -338,7 +338,7 @@ def _ask_half(
     for start in range(0, len(half.ids), step):
         step_slice = slice(start, start + step)
         document_scores = index.score_documents(
-            half.vectors[step_slice], corpus, [of.own(document_id) for document_id in half.ids[step_slice]]
+            half.vectors[step_slice], corpus, [of.find_left_out(document_id) for document_id in half.ids[step_slice]]
         )
         passage_scores = index.score_documents(half.vectors[step_slice], passage_vectors, [None] * len(document_scores))
         for i, (query, documents, passages) in enumerate(

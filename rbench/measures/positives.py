@@ -1,8 +1,9 @@
 """Hard positives of a trained encoder: texts with words replaced so that its contrastive loss rises (ADCL, appendix G).
 
-They are made as in training (`rbench.train.substituted`), with the encoder at the end of its training. Its heads
-and its queue were not kept: heads are drawn anew, and the queue is filled with the keys of other texts of the split.
-The paper does not say at which point of the training the positives of its Table 9 were made.
+They are made as in training (`rbench.train.substituted`), with the encoder at the end of its training. Its heads and
+its queue of negatives were not kept. So heads are drawn anew, and the queue is filled with the keys (vectors of the key
+encoder) of other texts of the split. The paper does not say at which point of the training the positives of its Table 9
+were made.
 """
 
 from __future__ import annotations
@@ -27,38 +28,41 @@ if TYPE_CHECKING:
 # Part of the key of every job that builds hard positives (config/versions.py): raising it makes them anew.
 VERSION = 1
 USES = ("substitution.batched", "substitution.segmentation")
-"""The search replaces the words, asked by the objective, which no import shows."""
+"""Code that the objective calls to search for replacements. No import of this module shows that it is used."""
 
 ABOUT = Meaning("Hard positives", "texts with words replaced so that the contrastive loss rises")
 _CAPTION = f"{ABOUT.title}: {ABOUT.definition}"
 MAX_KEYS = 512
-"""The most other texts in the queue (ours): enough negatives, and quick to encode."""
+"""The most other examples whose texts fill the queue (our choice): enough negatives, and quick to encode."""
+ENCODED_AT_ONCE = 64
 
 
 class Options(Strict):
     """Which texts positives are made of."""
 
     split: Split = "train"
-    """`train` is what an in-domain encoder was trained on."""
+    """The default is what an in-domain encoder was trained on."""
     num_examples: Positive = 5
 
 
 def _make_positives(model: Any, texts: list[str]) -> tuple[list[str], dict[str, float]]:
-    """The positives of all texts and the sums of their counts. A call takes at most as many texts as the queue."""
+    """Return the positives of all texts, and the sums of what the search counted."""
     all_positives, sums = [], Counter[str]()
-    for start in range(0, len(texts), model.queue.size):
-        new_positives, new_counts = model.positives(model, texts[start : start + model.queue.size])
-        all_positives += new_positives
-        sums.update(new_counts)
+    size = model.queue.size  # a call takes at most as many texts as the queue holds
+    for start in range(0, len(texts), size):
+        positives, counts = model.positives(model, texts[start : start + size])
+        all_positives += positives
+        sums.update(counts)
     return all_positives, dict(sums)
 
 
 def _build_outcome(example: Example, positives: tuple[str, ...]) -> Outcome:
-    """An example with the positives of its texts, as an attack's outcome has them."""
+    """Return the outcome of an example: its texts as the original, their positives as the perturbed text."""
     from rbench.words.substitution.segmentation import words_of
 
     before, after = words_of(example.texts), words_of(positives)
-    changed, num_words = count_changed_words(before, after), sum(map(len, before))
+    changed = count_changed_words(before, after)
+    num_words = sum(len(words) for words in before)
     return Outcome(
         example_id=example.id,
         status="succeeded" if changed else "failed",
@@ -72,35 +76,37 @@ def _build_outcome(example: Example, positives: tuple[str, ...]) -> Outcome:
 
 
 def build_paper_table(results: Results, wanted: TableSpec) -> Table:
-    """Build two rows per example. Raises StoreError where the RUN has no texts."""
-    plan, jobs = results.plan, _list_jobs(results)
-    flags = results.flags
-    if not plan.texts:
+    """Build two rows for each example, the original and its positive. Raises StoreError where the RUN has no texts."""
+    jobs, flags = _list_jobs(results), results.flags
+    if not results.plan.texts:
         raise StoreError(
             f"{results.root} keeps no texts, and this table is made of them: --layout full has its numbers, and a RUN "
             "that is run without --no-texts has the texts."
         )
     rows: list[tuple[TableEntry, ...]] = []
-    groups: list[int] = []
+    group_begins: list[int] = []
     cells: list[dict[str, Any]] = []
     for job in jobs:
         encoder, task, _ = job.parts
-        if hiding := flags.hiding([job]):
-            groups.append(len(rows))
+        hiding = flags.hiding([job])
+        if hiding:
+            group_begins.append(len(rows))
             rows.append((encoder, task, "hard positive", Number(None, percent=False, withheld=hiding)))
             continue
         for outcome in results.store.outcomes(job):
-            groups.append(len(rows))
-            before = outcome.original or ()
-            original, positive = (" / ".join(texts) for texts in (before, outcome.perturbed or before))
+            group_begins.append(len(rows))
+            columns = outcome.original or ()
+            original = " / ".join(columns)
+            positive = " / ".join(outcome.perturbed or columns)
             original_marked, positive_marked = mark_differences(original, positive)
-            rows += [(encoder, task, "original", original_marked), (encoder, task, "hard positive", positive_marked)]
+            rows.append((encoder, task, "original", original_marked))
+            rows.append((encoder, task, "hard positive", positive_marked))
             cells.append(_program_row(job, outcome, original, positive) | {"flags": flags.told([job])})
     return Table(
         metric="positives",
         header=("Encoder", "Task", "", "Text"),
         rows=tuple(rows),
-        groups=frozenset(groups[1:]),
+        groups=frozenset(group_begins[1:]),
         cells=tuple(cells),
         notes=_build_notes(results, jobs),
         flags=flags.listed(jobs),
@@ -110,42 +116,36 @@ def build_paper_table(results: Results, wanted: TableSpec) -> Table:
 
 
 def build_full_table(results: Results, wanted: TableSpec) -> Table:
-    """Build one row per job: mean rise of the loss, mean share of words replaced."""
-    plan, jobs, statuses = results.plan, _list_jobs(results), results.standing
-    flags = results.flags
+    """Build one row for each job: mean rise of the loss, mean share of words replaced."""
+    plan, jobs, flags = results.plan, _list_jobs(results), results.flags
+    has_train_seeds = bool(plan.draws)
     rows: list[tuple[TableEntry, ...]] = []
     cells: list[dict[str, Any]] = []
-    drawn = bool(plan.draws)
     for job in jobs:
         label, task, _ = job.parts
-        encoder, train_seed = (draw := plan.draw(label)).encoder, draw.train_seed
-        record = statuses.records.get(job.key)
-        is_complete = record is not None and record.status == "complete"
-        scores = {score.name: score for score in record.scores} if record is not None and is_complete else {}
-        raised, words = scores.get("loss_raised"), scores.get("words_replaced")
-        rows.append(
-            (
-                encoder,
-                task,
-                *([training_seed(train_seed)] if drawn else []),
-                job.seed,
-                record.counts.get("texts") if record is not None and is_complete else None,
-                flags.on(Number(raised.value, percent=False, digits=3), [job]) if raised is not None else None,
-                flags.on(Number(words.value, percent=True), [job]) if words is not None else None,
-            )
-        )
-        hidden = bool(flags.hiding([job]))
-        values = {name: None if hidden else score.value for name, score in scores.items()}
-        seed_fields = {"train_seed": train_seed} if drawn else {}
-        flag_fields = {"flags": flags.told([job])}
-        cells.append({"encoder": encoder, "task": task, **seed_fields, "seed": job.seed, **values, **flag_fields})
+        draw = plan.draw(label)
+        record = results.standing.records.get(job.key)
+        if record is not None and record.status != "complete":
+            record = None
+        num_texts = record.counts.get("texts") if record is not None else None
+        values = {score.name: score.value for score in record.scores} if record is not None else {}
+        rise = replaced = None
+        if "loss_raised" in values:
+            rise = flags.on(Number(values["loss_raised"], percent=False, digits=3), [job])
+        if "words_replaced" in values:
+            replaced = flags.on(Number(values["words_replaced"], percent=True), [job])
+        seed_entry = [training_seed(draw.train_seed)] if has_train_seeds else []
+        rows.append((draw.encoder, task, *seed_entry, job.seed, num_texts, rise, replaced))
+        if flags.hiding([job]):
+            values = dict.fromkeys(values)
+        seed_field = {"train_seed": draw.train_seed} if has_train_seeds else {}
+        names = {"encoder": draw.encoder, "task": task, **seed_field, "seed": job.seed}
+        cells.append({**names, **values, "flags": flags.told([job])})
+    seed_column = ["Training seed"] if has_train_seeds else []
     return Table(
         metric="positives",
         layout="full",
-        header=(
-            *("Encoder", "Task", *(["Training seed"] if drawn else [])),
-            *("Seed", "Texts", "Loss raised by", "Words replaced"),
-        ),
+        header=("Encoder", "Task", *seed_column, "Seed", "Texts", "Loss raised by", "Words replaced"),
         rows=tuple(rows),
         cells=tuple(cells),
         notes=_build_notes(results, jobs),
@@ -155,14 +155,15 @@ def build_full_table(results: Results, wanted: TableSpec) -> Table:
     )
 
 
-def mark_differences(old: str, new: str) -> tuple[MarkedText, MarkedText]:
+def mark_differences(original: str, changed: str) -> tuple[MarkedText, MarkedText]:
     """Return both texts with the words marked in which they differ."""
-    left: list[tuple[str, bool]] = []
-    right: list[tuple[str, bool]] = []
-    for before, after in iter_changes(old, new):
-        for text, pieces in ((before, left), (after, right)):
-            pieces += [(word, before != after and not word.isspace()) for word in split_tokens(text)]
-    return MarkedText(tuple(left), "red"), MarkedText(tuple(right), "blue")
+    original_pieces: list[tuple[str, bool]] = []
+    changed_pieces: list[tuple[str, bool]] = []
+    for before, after in iter_changes(original, changed):
+        differ = before != after
+        original_pieces += [(token, differ and not token.isspace()) for token in split_tokens(before)]
+        changed_pieces += [(token, differ and not token.isspace()) for token in split_tokens(after)]
+    return MarkedText(tuple(original_pieces), "red"), MarkedText(tuple(changed_pieces), "blue")
 
 
 def _list_jobs(results: Results) -> list[Job]:
@@ -204,8 +205,8 @@ class HardPositiveTexts(Measure[Options]):
     def run(self, options: Options, context: TrainedContext) -> Measured:
         """Make hard positives of a seeded sample of the split. The seed draws the heads, too.
 
-        Returns one outcome an example, `succeeded` where a word was replaced; `loss_raised` (nats) and `words_replaced`
-        (share of words, 0..1) over all texts.
+        Return an outcome for each example, `succeeded` where a word was replaced, and two scores over all texts:
+        `loss_raised` (nats) and `words_replaced` (share of words, 0..1).
         """
         import numpy as np
         import transformers
@@ -215,21 +216,22 @@ class HardPositiveTexts(Measure[Options]):
         spec, module, seed = context.spec, context.objective, context.seed
         assert spec.train is not None
         examples = context.data.split(options.split)
-        drawn_order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
-        chosen = [examples[i] for i in drawn_order[: options.num_examples]]
-        others = [text for i in drawn_order[options.num_examples :][:MAX_KEYS] for text in examples[i].texts]
+        order = np.random.Generator(np.random.PCG64(seed)).permutation(len(examples))
+        chosen = [examples[i] for i in order[: options.num_examples]]
+        others = [examples[i] for i in order[options.num_examples :][:MAX_KEYS]]
         texts = [text for example in chosen for text in example.texts]
+        key_texts = [text for example in others for text in example.texts]
         # Seeded before `build`, which draws the random weights of the heads.
         transformers.set_seed(seed)
-        built_objective: Any = module.build(
-            module.Options(**spec.train.options), spec, context.weights, context.resources
-        )
-        model = built_objective.model.to(context.device)
-        for start in range(0, len(others), 64):
-            model.queue.push(model.z(model.key_encoder, model.key_head, others[start : start + 64]))
-        positives_made, sums = _make_positives(model, texts)
-        mean_counts = model.positives.scores({**sums, "positives": len(texts)})
-        replaced = iter(positives_made)
-        outcomes = [_build_outcome(example, tuple(next(replaced) for _ in example.texts)) for example in chosen]
-        scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in mean_counts.items())
-        return Measured(outcomes, scores, {"n": len(chosen), "texts": len(texts), "keys": len(others)})
+        train_options = module.Options(**spec.train.options)
+        objective: Any = module.build(train_options, spec, context.weights, context.resources)
+        model = objective.model.to(context.device)
+        for start in range(0, len(key_texts), ENCODED_AT_ONCE):
+            batch = key_texts[start : start + ENCODED_AT_ONCE]
+            model.queue.push(model.z(model.key_encoder, model.key_head, batch))
+        positives, sums = _make_positives(model, texts)
+        means = model.positives.scores({**sums, "positives": len(texts)})
+        remaining = iter(positives)  # in the order of `texts`: each example takes one for each of its columns
+        outcomes = [_build_outcome(example, tuple(next(remaining) for _ in example.texts)) for example in chosen]
+        scores = tuple(Score(name=name, value=value, n=len(texts)) for name, value in means.items())
+        return Measured(outcomes, scores, {"n": len(chosen), "texts": len(texts), "keys": len(key_texts)})

@@ -19,7 +19,7 @@ from rbench.errors import StoreError
 from rbench.measures import Measure
 from rbench.schema.extension import NoOptions
 from rbench.schema.judged import HumanJudgements, Proxy, ProxyAnswer
-from rbench.score.people import accepted_limits, product_limits
+from rbench.score.people import accepted_limits, limits_of_product
 from rbench.score.powered import (
     PoweredEstimate,
     ProxyError,
@@ -191,8 +191,8 @@ def _build_number(
     mean = min(1.0, max(0.0, estimate.mean))
     value = succeeded / attacked * mean
     # Both pairs of limits are of texts alone, without raters and seeds as levels.
-    low, high = product_limits((succeeded, attacked), mean, estimate_limits(estimate, texts.shares, raters))
-    people_limits = product_limits(
+    low, high = limits_of_product((succeeded, attacked), mean, estimate_limits(estimate, texts.shares, raters))
+    people_limits = limits_of_product(
         (succeeded, attacked), float(texts.shares.mean()), accepted_limits(texts.shares, raters)
     )
     levels_down, levels_up = added_reach((people_alone.low, people_alone.high), people_limits, people_alone.value)

@@ -101,7 +101,7 @@ class RetrievalScores(Measure[Options]):
         for encoded_texts in (vectors, corpus):
             check_finite(encoded_texts, f"{context.name} on {context.task.name}")
         ids = [query.id for query in queries]
-        by_vectors = index.rank_documents(vectors, corpus, DEPTH, list(map(documents.own, ids)), similarity)
+        by_vectors = index.rank_documents(vectors, corpus, DEPTH, list(map(documents.find_left_out, ids)), similarity)
         return [
             _build_row(system, ranked, documents, ids, options.k)
             for system, ranked in ((ENCODER, by_vectors), (BM25, _rank_by_bm25(texts, documents, ids)))
@@ -196,7 +196,7 @@ def _rank_by_bm25(queries: Sequence[str], documents: DocumentCollection, ids: Se
         scores = np.asarray(bm25.get_scores(words) if words else np.zeros(len(documents.ids)), dtype=np.float32)
         # A document without a word of the query is not found; as a score of 0 it would fill the ranking.
         scores[scores <= 0] = -np.inf
-        if (left_out := documents.own(query)) is not None:
+        if (left_out := documents.find_left_out(query)) is not None:
             scores[left_out] = -np.inf
         places[i] = np.argsort(-scores, kind="stable")[:depth]
         best_scores[i] = scores[places[i]]

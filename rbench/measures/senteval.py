@@ -306,10 +306,10 @@ def check_folds(labels: Labels, folds: int, *, inner: bool) -> None:
     """Raise JobError where a class has too few rows for each fold to have one of it, in the inner folds too."""
     classes, counts = np.unique(labels, return_counts=True)
     fewest = int(counts.min())
-    left_for_inner = (
-        fewest - -(-fewest // folds) if inner else fewest
-    )  # the largest fold takes this many of the class away
-    if left_for_inner < folds:
+    # The inner folds divide what is left without the largest outer fold, which has this many rows of the class.
+    largest_fold = -(-fewest // folds)  # rounded up
+    left = fewest - largest_fold if inner else fewest
+    if left < folds:
         raise JobError(
             f"class {int(classes[counts.argmin()])} has {fewest} rows, too few for {folds} folds"
             f"{' within ' + str(folds) + ' folds' if inner else ''}; set `folds` lower, or add rows"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -110,39 +111,40 @@ class SplitAccuracy(Measure[Options]):
     def table(self, options: Options, results: Results) -> Table:
         """Make a row for each victim, a column for each task."""
         grid = build_cells(results)
-        several = len({finetune for _, finetune in grid.victims}) > 1
-        columns = [(task, label) for task in grid.tasks for label in grid.labels if _has_cells(grid, task, label)]
-        cells_by_column = [[grid.cells.get((*victim, *column)) for victim in grid.victims] for column in columns]
-        numbers = [[cell.number(NAME) if cell is not None else None for cell in column] for column in cells_by_column]
-        entries = [mark_best_of_column(column, "highest") for column in numbers]
-        rows: list[tuple[TableEntry, ...]] = [
-            (encoder, *([finetune] if several else []), *(column[i] for column in entries))
-            for i, (encoder, finetune) in enumerate(grid.victims)
-        ]
+        several_strategies = len({finetune for _, finetune in grid.victims}) > 1
+        header = ["Encoder", "Fine-tuning"] if several_strategies else ["Encoder"]
+        with_cells = {(cell.task, cell.label) for cell in grid.cells.values()}
+        number_columns = []
+        for task, label in product(grid.tasks, grid.labels):
+            if (task, label) in with_cells:
+                header.append(f"{task} {label}".strip())
+                cells = [grid.cells.get((*victim, task, label)) for victim in grid.victims]
+                numbers = [cell.number(NAME) if cell is not None else None for cell in cells]
+                number_columns.append(mark_best_of_column(numbers, "highest"))
+        rows: list[tuple[TableEntry, ...]] = []
+        for (encoder, finetune), *entries in zip(grid.victims, *number_columns, strict=True):
+            names = [encoder, finetune] if several_strategies else [encoder]
+            rows.append((*names, *entries))
         note, jobs = describe_rows(grid.cells.values(), grid.tasks), grid.jobs
-        draws = draw_notes(results.plan, jobs) or [seeds_note(jobs)]
-        levels = any(cell.has_seed_levels(NAME) for cell in grid.cells.values())
+        seed_notes = draw_notes(results.plan, jobs) or [seeds_note(jobs)]
+        has_seed_levels = any(cell.has_seed_levels(NAME) for cell in grid.cells.values())
         return Table(
             metric=NAME,
-            header=(
-                "Encoder",
-                *(["Fine-tuning"] if several else []),
-                *(f"{task} {label}".strip() for task, label in columns),
-            ),
+            header=tuple(header),
             rows=tuple(rows),
-            groups=group_starts(rows) if several else frozenset(),
+            groups=group_starts(rows) if several_strategies else frozenset(),
             cells=tuple(_program_row(cell) for cell in grid.cells.values()),
             notes=(
                 note,
                 *results.plan.suite.notes,
-                *draws,
+                *seed_notes,
                 *results.flags.notes(jobs),
                 *unfinished_notes("accuracies", jobs, results.standing),
             ),
-            interval=levels_note(_ALONE, "rows", cells=0, missing="rows") if levels else INTERVAL,
+            interval=levels_note(_ALONE, "rows", cells=0, missing="rows") if has_seed_levels else INTERVAL,
             flags=results.flags.listed(jobs),
             about=ABOUT,
-            brief=(note, *draws),
+            brief=(note, *seed_notes),
         )
 
     def note(self, found: Iterable[Cell], tasks: Sequence[str]) -> str:
@@ -160,32 +162,20 @@ def _accuracy_of(hits: NDArray[np.bool_]) -> Score:
 def build_cells(results: Results) -> Grid[Cell]:
     """Return the victims that are scored on test rows, done or not, in the suite's order.
 
-    Classifiers that exist are there, too, that were scored on test rows when they were opened.
+    Among them are classifiers that were scored on test rows when they were opened.
     """
     plan, suite = results.plan, results.plan.suite
     measuring = [job for job in plan.jobs if job.what == NAME]
     labels = list(dict.fromkeys(job.parts[3] for job in measuring))
     measured_victims = {job.needs["victim"] for job in measuring}
-    jobs = [
-        *measuring,
-        *(
-            job
-            for job in plan.jobs
-            if job.opening and job.key not in measured_victims and _was_opened_on_test(results, job)
-        ),
-    ]
-    jobs_with_names = [
-        (
-            job,
-            {
-                "encoder": plan.draw(job.parts[0]).encoder,
-                "finetune": job.parts[2],
-                "task": job.parts[1],
-                "label": job.parts[3] if job.measuring and len(labels) > 1 else "",
-            },
-        )
-        for job in jobs
-    ]
+    unmeasured = [job for job in plan.jobs if job.opening and job.key not in measured_victims]
+    jobs_with_names = []
+    for job in (*measuring, *(job for job in unmeasured if _was_opened_on_test(results, job))):
+        encoder, task, finetune, *more = job.parts
+        # Only where a suite asks for several numbers of rows does a label tell them apart.
+        label = more[0] if job.measuring and len(labels) > 1 else ""
+        names = {"encoder": plan.draw(encoder).encoder, "finetune": finetune, "task": task, "label": label}
+        jobs_with_names.append((job, names))
     orders = {
         "encoder": suite.lineup,
         "finetune": (*(choice.label for choice in suite.finetune), AS_IS),
@@ -193,8 +183,8 @@ def build_cells(results: Results) -> Grid[Cell]:
         "label": ("", *labels),
     }
     reading = NumberReading(ABOUT, _score_of_run, _join_seeds, partial(_values_of_rows, results), shares=True)
-    accuracy_cells, axes = gather_cells(results, jobs_with_names, orders, partial(Cell, read=reading))
-    return Grid(results, accuracy_cells, **axes)
+    cells, names_by_axis = gather_cells(results, jobs_with_names, orders, partial(Cell, read=reading))
+    return Grid(results, cells, **names_by_axis)
 
 
 def _was_opened_on_test(results: Results, job: Job) -> bool:
@@ -247,14 +237,7 @@ def describe_rows(victim_cells: Iterable[Cell], tasks: Sequence[str]) -> str:
     return f"{ABOUT.title}: {ABOUT.definition}. Rows: {'; '.join(task_parts) or 'nothing yet'}."
 
 
-def _has_cells(accuracy_cells: Grid[Cell], task: str, label: str) -> bool:
-    return any((cell.task, cell.label) == (task, label) for cell in accuracy_cells.cells.values())
-
-
 def _program_row(cell: Cell) -> dict[str, Any]:
-    return {
-        **cell.at("encoder", "finetune", "task"),
-        **({"label": cell.label} if cell.label else {}),
-        **cell.told(NAME, "seeds", "seed_sd"),
-        "flags": cell.results.flags.told(cell.jobs),
-    }
+    axes = ("encoder", "finetune", "task", "label") if cell.label else ("encoder", "finetune", "task")
+    flags = cell.results.flags.told(cell.jobs)
+    return {**cell.at(*axes), **cell.told(NAME, "seeds", "seed_sd"), "flags": flags}

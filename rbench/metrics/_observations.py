@@ -31,7 +31,7 @@ from rbench.config.metrics import Metric
 from rbench.errors import StoreError, SuiteError
 from rbench.schema import Job, Outcome, Record
 from rbench.score import Proportion, Sample, Tally
-from rbench.store.runs import RunReader, read_fields
+from rbench.store.runs import RunReader, read_columns
 from rbench.store.runs.outcomes import COLUMNS as STORED
 from rbench.system.own_code import failing_in
 
@@ -88,7 +88,7 @@ class Observations:
         """
 
         def read(names: Sequence[str]) -> dict[str, NDArray[Any]]:
-            return _make_columns(names, read_fields(store, job, record, names))
+            return _make_columns(names, read_columns(store, job, record, names))
 
         def make(name: str) -> Mapping[str, NDArray[Any]]:
             if name in JUDGED and said is not None:

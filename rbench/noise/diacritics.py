@@ -21,9 +21,8 @@ class Diacritics(NoiseKind):
     title = "a letter with an accent, or without the one that it had"
     unit = "letters"
     only_for = "Latin letters"
-    places = matches(
-        f"[{''.join((*ACCENTED, *_PLAIN))}](?!\\p{{M}})"
-    )  # a letter stored with its mark beside it is left
+    # A letter that is followed by a mark of its own (\p{M}) is left.
+    places = matches(f"[{''.join((*ACCENTED, *_PLAIN))}](?!\\p{{M}})")
 
     def put(self, found: str, rng: Random) -> str:
         """Return the letter with an accent, or without its accent."""

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from rbench.config.check import check
+from rbench.config.check import validate
 from rbench.config.claims import claims_folder, papers_folder
 from rbench.config.positions import Problems, read_yaml
 from rbench.config.registry import unknown_message
@@ -212,7 +212,7 @@ def read_table(path: Path) -> PrintedTable:
     """Read one file. Raises SuiteError with the place of everything that is wrong."""
     problems = Problems()
     located = read_yaml(path, problems)
-    table = check(PrintedTable, located, problems)
+    table = validate(PrintedTable, located, problems)
     problems.raise_any()
     assert table is not None  # else there was a problem
     return table
@@ -257,7 +257,7 @@ def load_claims(table: str, root: Path | None = None) -> tuple[ClaimWithPlace, .
     path = (root or claims_folder()) / f"{table}.yaml"
     problems = Problems()
     located = read_yaml(path, problems)
-    parsed = check(PrintedClaims, located, problems)
+    parsed = validate(PrintedClaims, located, problems)
     places = [located.at(("claims", i)) for i in range(len(parsed.claims) if parsed is not None else 0)]
     placed_claims = tuple(map(ClaimWithPlace, parsed.claims if parsed is not None else (), places))
     first_places: dict[str, str] = {}

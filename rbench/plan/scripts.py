@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 from rbench.config import LoadedSuite
-from rbench.schema import RESOURCE_NAMES, TaskSpec
+from rbench.schema import RESOURCE_NAMES, ResourceKind, TaskSpec
 from rbench.tasks import TaskData
 
 SAMPLED_TEXTS = 200
-"""Number of texts by which a script is told."""
+"""Number of examples whose letters say which script a task has."""
 ENGLISH_KINDS = {"wordnet", "wordnet-and-folder", "nltk", "textattack-counterfitted", "use"}
 """The kinds of resources that are made of English texts. Folders and models of the hub may be of any language."""
 
@@ -32,30 +33,42 @@ def script_notes(loaded: LoadedSuite, data: Mapping[str, TaskData]) -> Iterator[
 
 def latin_share(texts: Iterable[str]) -> float | None:
     """Return which share of the letters of some texts is Latin; None where there are no letters."""
-    letters = [letter for text in texts for letter in text if letter.isalpha()]
-    known = {letter: unicodedata.name(letter, "").startswith("LATIN") for letter in {*letters}}
-    return sum(known[letter] for letter in letters) / len(letters) if letters else None
+    counts = Counter(letter for letter in "".join(texts) if letter.isalpha())
+    num_latin = sum(count for letter, count in counts.items() if unicodedata.name(letter, "").startswith("LATIN"))
+    return num_latin / counts.total() if counts else None
 
 
 def _sample_texts(data: TaskData) -> Iterator[str]:
-    examples = next((data.examples[split] for split in ("test", "validation", "train") if data.sizes.get(split)), ())
-    return (text for example in islice(examples, SAMPLED_TEXTS) for text in example.texts)
+    """Return texts of the first split that has any."""
+    for split in ("test", "validation", "train"):
+        if data.sizes.get(split):
+            return (text for example in islice(data.examples[split], SAMPLED_TEXTS) for text in example.texts)
+    return iter(())
 
 
 def _english_only_parts(loaded: LoadedSuite, task: TaskSpec) -> Iterator[str]:
     """Yield what of a suite is made for English or Latin letters and is used on a task, with the reason."""
+    # Others are tasks of a measure alone.
     is_of_suite = task.name in loaded.suite.tasks
-    users = [(f"attack {name}", spec.needs) for name, spec in loaded.attacks.items() if is_of_suite]
-    users += [(label, needs.resources) for label, needs in loaded.strategies.items() if is_of_suite]
+    users: list[tuple[str, Iterable[ResourceKind]]] = []
+    if is_of_suite:
+        users += [(f"attack {name}", spec.needs) for name, spec in loaded.attacks.items()]
+        users += [(label, needs.resources) for label, needs in loaded.strategies.items()]
     for label, measure in loaded.measures.items():
-        users += [(label, measure.resources)] if is_of_suite or task.name in (measure.tasks or ()) else []
+        if is_of_suite or task.name in (measure.tasks or ()):
+            users.append((label, measure.resources))
     sources = loaded.resources.sources
+    english_kinds = {kind for kind, source in sources.items() if source.kind in ENGLISH_KINDS}
     for user, kinds in users:
-        english = [RESOURCE_NAMES[kind] for kind in kinds if kind in sources and sources[kind].kind in ENGLISH_KINDS]
+        english = [RESOURCE_NAMES[kind] for kind in kinds if kind in english_kinds]
         if english:
             yield f"{user} ({', '.join(english)})"
     for measure in loaded.measures.values():
-        noise_kinds = measure.what.options.get("kinds", ()) if measure.what.name == "noise" and is_of_suite else ()
-        scripts_by_kind = {kind: loaded.modules["noise", kind].open().only_for for kind in noise_kinds}
-        if named := [f"{kind} ({why})" for kind, why in scripts_by_kind.items() if why]:
-            yield f"noise {', '.join(named)}"
+        if measure.what.name != "noise" or not is_of_suite:
+            continue
+        scripts_by_kind = {
+            kind: loaded.modules["noise", kind].open().only_for for kind in measure.what.options.get("kinds", ())
+        }
+        limited = [f"{kind} ({script})" for kind, script in scripts_by_kind.items() if script]
+        if limited:
+            yield f"noise {', '.join(limited)}"

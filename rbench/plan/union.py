@@ -84,7 +84,7 @@ def unite_plans(plans: Mapping[str, Plan], labelled: Collection[str] = ()) -> tu
             f"left out {len(narrow)} jobs of measures, because each reads the victims of its own RUN alone: {named}"
             + ("" if labelled else ". Run the whole suite into the merged RUN, which computes them over all victims")
         )
-    # Those of `--only` have the same jobs in the same order.
+    # Plans with the same jobs in the same order, such as those of one `--only`, need no sorting.
     same_jobs = len({tuple(job.key for job in plan.jobs) for plan in plans.values()}) == 1
     plan = Plan(
         suite=suite,

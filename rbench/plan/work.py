@@ -161,7 +161,7 @@ class MachineSpeed:
         """Return the seconds of a fine-tuning on so many rows, which scores so many others after each epoch."""
         texts = spec.training.epochs * (3 * rows + scored)  # a step backwards takes twice as long as one forwards
         clean, factor = STRATEGY_FACTORS["clean"], STRATEGY_FACTORS.get(spec.strategy.name, OTHER_STRATEGY_FACTOR)
-        num_texts = spec.strategy.options.get("num_texts")  # in a strategy of a user's it may be anything
+        num_texts = spec.strategy.options.get("num_texts")  # a user's strategy may give this name to anything
         if isinstance(num_texts, int) and 0 < num_texts < rows:
             factor = clean + (factor - clean) * num_texts / rows
         return factor * self.reads(network.reading(texts, words, spec.training.max_length))

@@ -146,7 +146,7 @@ class CachedAttack(Attack):  # type: ignore[misc]
         return sorted(texts, key=lambda text: text.text)
 
     def _get_transformations_uncached(self, current_text: Any, original_text: Any = None, **kwargs: Any) -> list[Any]:
-        # Only the original text: the search asks for its candidates twice, those of later texts once.
+        # Only candidates of the original text are kept: the search asks for them twice, and for those of others once.
         is_original = "previous_attacked_text" not in current_text.attack_attrs
         if not is_original or not self.use_transformation_cache or set(kwargs) != {"indices_to_modify"}:
             texts: list[Any] = super()._get_transformations_uncached(current_text, original_text, **kwargs)
@@ -168,7 +168,7 @@ def make_cached(attack: Attack) -> Attack:
         return attack
     goal: GoalFunction = attack.goal_function
     if type(goal) is _UntargetedClassification:
-        goal.__class__ = UntargetedClassification  # it keeps what the recipe has set
+        goal.__class__ = UntargetedClassification  # not a new goal, which would lack what the recipe has set
     goal.use_cache = False
     goal.batch_size = UNLIMITED_BATCH
     constraints = [*attack.pre_transformation_constraints, *attack.constraints]

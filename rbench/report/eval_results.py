@@ -16,7 +16,7 @@ from rbench.report.published import PublishedNumber
 
 
 def render_eval_results(numbers: Sequence[PublishedNumber], link: str | None = None) -> str:
-    """Return the file.
+    """Return the content of the file, in YAML.
 
     Args:
         link: where the results lie, for `source`.

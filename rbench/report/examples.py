@@ -110,7 +110,7 @@ def sample_examples(examples: Sequence[AttackedExample], most_examples: int) -> 
             strata.setdefault((example.key, example.outcome.status), []).append(i)
     room, others = most_examples - len(first), len(examples) - len(first)
     for stratum in strata.values():
-        # Rounded down in each stratum, so a few fewer than `most` may be chosen, and never more.
+        # Rounded down in each stratum: never more than `most_examples` are chosen, but perhaps a few fewer.
         taken.update(draw.sample(stratum, room * len(stratum) // others))
     return [examples[i] for i in sorted(taken)], len(first)
 

@@ -6,7 +6,6 @@ another protocol, has the same name and is another number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +32,10 @@ class TaskScores(NamedTuple):
         """The model's name and revision as mteb has them: those of the hub, or the encoder's name and the hash of its
         weights."""
         spec = self.encoder
-        if spec.base is not None and spec.base.count("/") == 1 and spec.train is None and not spec.base.startswith("."):
-            return spec.base, spec.revision or "no_revision_available"
+        base = spec.base or ""
+        is_of_hub = base.count("/") == 1 and not base.startswith(".")  # otherwise a folder, or no base at all
+        if is_of_hub and spec.train is None:
+            return base, spec.revision or "no_revision_available"
         return self.label, self.record.provenance.weights_hash or "no_revision_available"
 
     def build(self) -> Any:
@@ -42,18 +43,17 @@ class TaskScores(NamedTuple):
         import mteb
 
         task, subset, split = read_mteb_name(self.task).find()
-        scores = {score.name: score.value for score in self.record.scores}
+        scores: dict[str, Any] = {score.name: score.value for score in self.record.scores}
         version = self.record.provenance.packages.get("mteb")
-        return mteb.TaskResult.from_task_results(
-            task,
-            {split: {subset: scores | ({"mteb_version": version} if version else {})}},
-            evaluation_time=self.record.provenance.seconds,
-        )
+        if version:
+            scores["mteb_version"] = version
+        seconds = self.record.provenance.seconds
+        return mteb.TaskResult.from_task_results(task, {split: {subset: scores}}, evaluation_time=seconds)
 
 
 def render_mteb_result(results: Results) -> str:
     """Return the only result of a RUN as JSON. Raises StoreError where it has none or several."""
-    task_scores = list(_iterate_scores(results))
+    task_scores = _list_scores(results)
     if len(task_scores) != 1:
         names = ", ".join(f"{scores.label} on {scores.task}" for scores in task_scores)
         raise StoreError(
@@ -73,7 +73,7 @@ def write_mteb_results(results: Results, folder: Path) -> list[Path]:
     from mteb.models.model_meta import ModelMeta
 
     cache, paths = mteb.ResultCache(folder), []
-    for scores in _iterate_scores(results):
+    for scores in _list_scores(results):
         name, revision = scores.model
         meta = ModelMeta.create_empty({"name": name, "revision": revision})
         result = scores.build()
@@ -82,19 +82,19 @@ def write_mteb_results(results: Results, folder: Path) -> list[Path]:
     return paths
 
 
-def _iterate_scores(results: Results) -> Iterator[TaskScores]:
-    jobs = [job for job in results.plan.jobs if job.measuring is not None and job.measuring.what.name == MEASURE]
-    complete = [
-        (job, record)
-        for job in jobs
-        if (record := results.standing.records.get(job.key)) is not None and record.status == "complete"
-    ]
-    if not complete:
+def _list_scores(results: Results) -> list[TaskScores]:
+    """Return the scores of all jobs of the measure that are done. Raises StoreError where there are none."""
+    task_scores = []
+    for job in results.plan.jobs:
+        measuring, record = job.measuring, results.standing.records.get(job.key)
+        if measuring is None or measuring.what.name != MEASURE or record is None or record.status != "complete":
+            continue
+        assert measuring.encoder is not None
+        (task,) = measuring.what.options["tasks"]
+        task_scores.append(TaskScores(measuring.encoder, job.parts[0], task, record))
+    if not task_scores:
         raise StoreError(
             f"{results.root} has no scores by mteb's protocols; a suite asks for them with `evaluate: [{{mteb: "
             "{tasks: [mteb:NAME]}}]`"
         )
-    for job, record in complete:
-        assert job.measuring is not None and job.measuring.encoder is not None
-        (task,) = job.measuring.what.options["tasks"]
-        yield TaskScores(job.measuring.encoder, job.parts[0], task, record)
+    return task_scores

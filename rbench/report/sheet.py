@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from rbench.errors import StoreError
 from rbench.schema import Outcome, TaskSpec
 from rbench.schema.judged import SCALE, TEXTS, Item, Kind, Sheet
-from rbench.store.judged import ShownTexts, collect_texts, hash_sheet, hash_texts, task_with_classes
+from rbench.store.judged import ShownTexts, collect_texts, find_classification_task, hash_sheet, hash_texts
 from rbench.system.console import csv_cell
 from rbench.tables import Results
 from rbench.tables.aggregate import AttackCell, attack_grid
@@ -79,7 +79,7 @@ def draw_sheet(results: Results, per_cell: int, raters: int, seed: int) -> Drawn
         return outcomes[key][example]
 
     for attack_cell in attack_grid(results).cells.values():
-        if attack_cell.done and (task := task_with_classes(attack_cell.done[0].job)) is not None:
+        if attack_cell.done and (task := find_classification_task(attack_cell.done[0].job)) is not None:
             tasks[task.name] = task
             for run in attack_cell.done:
                 outcomes[run.job.key] = {

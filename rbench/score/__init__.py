@@ -8,8 +8,8 @@ from rbench.score.attack import (
     AttackOverlap,
     StsDeviations,
     Tally,
-    attack_counts,
     attack_scores,
+    count_outcomes,
     record_problem,
 )
 from rbench.score.health import attack_health, flag_exchanged_labels, near_chance, victim_health

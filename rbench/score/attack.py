@@ -203,7 +203,7 @@ def attack_scores(outcomes: Iterable[Outcome], oracle: bool | None = None) -> di
     return Tally.of(outcomes, oracle).scores()
 
 
-def attack_counts(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[str, int]:
+def count_outcomes(outcomes: Iterable[Outcome], oracle: bool | None = None) -> dict[str, int]:
     """Return how many examples succeeded, failed, were skipped, errored, truncated and so on; see `Tally.counts`."""
     return Tally.of(outcomes, oracle).counts()
 

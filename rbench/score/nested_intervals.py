@@ -238,7 +238,8 @@ POWER = 0.8
 """The power at which the smallest difference is stated."""
 
 
-@lru_cache(maxsize=4096)  # a run has thousands of pairs of cells, and only as many rates as a cell has texts
+# A run has thousands of pairs of cells, but few different rates: no more than a cell has texts.
+@lru_cache(maxsize=4096)
 def smallest_of_pairs(n: int, rate: float, confidence: float = 0.95) -> float | None:
     """Return the smallest difference of two paired shares that McNemar's exact test finds with a power of 0.8.
 
@@ -272,12 +273,10 @@ def power_of_pairs(n: int, difference: float, rate: float, confidence: float = 0
     # Numbers of discordant pairs further than eight deviations from what is expected have no weight.
     reach = 8 * math.sqrt(n * rate * (1 - rate)) + 1
     pairs = np.arange(max(1, math.floor(n * rate - reach)), min(n, math.ceil(n * rate + reach)) + 1)
-    critical_count = (
-        stats.binom.ppf((1 - confidence) / 2, pairs, 0.5) - 1
-    )  # ppf is the first count that is too probable
-    critical_count += (
-        2 * stats.binom.cdf(critical_count + 1, pairs, 0.5) <= 1 - confidence
-    )  # where it hits the level exactly
+    # The largest count that the test still rejects. `ppf` is the first count whose probability reaches the level, so it
+    # is one too many, unless it reaches the level exactly.
+    critical_count = stats.binom.ppf((1 - confidence) / 2, pairs, 0.5) - 1
+    critical_count += 2 * stats.binom.cdf(critical_count + 1, pairs, 0.5) <= 1 - confidence
     # Share of discordant pairs in the direction of the difference: rate * (up - (1 - up)) = difference.
     share_up = (1 + difference / rate) / 2
     rejected = stats.binom.cdf(critical_count, pairs, share_up) + stats.binom.sf(

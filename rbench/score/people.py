@@ -98,7 +98,7 @@ def rater_variance_of_sums(parts: Iterable[tuple[Mapping[str, Values], Codes]]) 
     return RaterVariance(variance, freedom, math.fsum(each.noise for each in variances))
 
 
-def equivalent_texts(shares: Values, raters: int) -> float:
+def effective_sample_size(shares: Values, raters: int) -> float:
     """Return the number of texts with one rater each whose mean varies as that of shares does.
 
     Args:
@@ -119,15 +119,15 @@ def accepted_limits(shares: Values, raters: int) -> tuple[float, float]:
     """Return the limits of the mean of shares, by Wilson's interval with as many texts as these vary like.
 
     Args:
-        shares: as for `equivalent_texts`.
+        shares: as for `effective_sample_size`.
     """
-    size = equivalent_texts(shares, raters)
+    size = effective_sample_size(shares, raters)
     limits = wilson(float(shares.mean()) * size, size)
     assert limits is not None, "there is a text"
     return limits
 
 
-def product_limits(rate: tuple[float, float], mean: float, ends: tuple[float, float]) -> tuple[float, float]:
+def limits_of_product(rate: tuple[float, float], mean: float, ends: tuple[float, float]) -> tuple[float, float]:
     """Return the limits of a rate times a mean, as texts alone give them.
 
     Args:

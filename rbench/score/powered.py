@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from rbench.score.nested_intervals import NEGLIGIBLE
-from rbench.score.people import equivalent_texts
+from rbench.score.people import effective_sample_size
 from rbench.score.statistics import CONFIDENCE, wilson
 
 Values = NDArray[np.float64]
@@ -96,7 +96,7 @@ def estimate_limits(estimate: PoweredEstimate, shares: Values, raters: int) -> t
         shares: as for `estimate_with_proxy`.
         raters: how many there are.
     """
-    size, n = equivalent_texts(shares, raters), len(shares)
+    size, n = effective_sample_size(shares, raters), len(shares)
     if estimate.weight:  # the variance has few degrees of freedom, as Student's t takes account of
         normal = float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
         size *= estimate.gain * (normal / float(stdtrit(n - 2, 0.5 + CONFIDENCE / 2))) ** 2

@@ -19,7 +19,7 @@ _REMEDY = "Move it away, and import the answers again: rbench judge import"
 _CHANGED = "the texts of this RUN are others than on the sheet"
 
 
-def task_with_classes(job: Job) -> TaskSpec | None:
+def find_classification_task(job: Job) -> TaskSpec | None:
     """Return the task of an attack on a task with classes, of whose texts people can be asked; None for other jobs."""
     task = job.attacking.task if job.attacking is not None else None
     return task if task is not None and task.has_classes else None
@@ -79,7 +79,7 @@ def _find_unfit_answers(plan: Plan, judged: HumanJudgements) -> Iterator[str]:
     jobs, answered = {job.key: job for job in plan.jobs}, set[tuple[int, str]]()
     for answer in judged.answers:
         item = judged.sheet.by_id.get(answer.item)
-        task = task_with_classes(jobs[item.uses[0][0]]) if item is not None and item.uses[0][0] in jobs else None
+        task = find_classification_task(jobs[item.uses[0][0]]) if item is not None and item.uses[0][0] in jobs else None
         if item is None or task is None or not fits_question(answer, item, len(task.labels), judged.sheet.raters):
             yield f"the answer of rater {answer.rater} to {answer.item} is none to that question"
         elif (answer.rater, answer.item) in answered:

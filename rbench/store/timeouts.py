@@ -19,13 +19,15 @@ def forget_timed_out(store: RunStore, plan: Plan, jobs: Sequence[Job]) -> list[s
     """
     notes = []
     for job in jobs:
-        if job.attacking is None or not (num_timed_out := _count_timed_out(store, job)):
+        num_timed_out = _count_timed_out(store, job) if job.attacking is not None else 0
+        if not num_timed_out:
             continue
         users = _find_users(job, plan)
-        trained = [user for user in users if user.trains and _complete_record(store, user) is not None]
-        if trained:
+        trainings = [user for user in users if user.trains]
+        done_training = next((user for user in trainings if _complete_record(store, user) is not None), None)
+        if done_training is not None:
             notes.append(
-                f"{job.name}: {_describe_count(num_timed_out)} not tried again, because {trained[0].name} "
+                f"{job.name}: {_describe_count(num_timed_out)} not tried again, because {done_training.name} "
                 "learned from the rest"
             )
             continue
@@ -46,18 +48,20 @@ def _complete_record(store: RunStore, job: Job) -> Record | None:
 
 def _count_timed_out(store: RunStore, job: Job) -> int:
     """Return how many examples of a job timed out. The record of a complete job says so without its outcomes."""
-    if (record := _complete_record(store, job)) is not None:
+    record = _complete_record(store, job)
+    if record is not None:
         return record.counts.get("timed_out", 0)
     return sum(outcome.timed_out for outcome in store.outcomes(job))
 
 
 def _find_users(job: Job, plan: Plan) -> list[Job]:
-    """Return the jobs that need a job, and those that need these. A plan has each after all that it needs."""
-    users = {job.key: job}
+    """Return the jobs that need a job, those that need these, and so on."""
+    users: dict[str, Job] = {}
+    # One pass is enough: a plan has each job after all that it needs.
     for planned in plan.jobs:
-        if any(key in users for key in planned.needs.values()):
+        if any(key == job.key or key in users for key in planned.needs.values()):
             users[planned.key] = planned
-    return [planned for key, planned in users.items() if key != job.key]
+    return list(users.values())
 
 
 def _describe_count(n: int) -> str:

@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 from rbench.errors import StoreError
 from rbench.schema import PART_ACCURACY, AttackJob, Health, Job, MeasureJob, Outcome, Record, Score
-from rbench.score import Proportion, StsDeviations, attack_counts, attack_health, attack_scores, near_chance, wilson
+from rbench.score import Proportion, StsDeviations, attack_health, attack_scores, count_outcomes, near_chance, wilson
 from rbench.store.job_status import find_leftovers, find_measure, find_mixed_weights, missing_number, rerun_hint
 from rbench.store.runs import RunStore, StoredRecord
 from rbench.store.runs.packed import DERIVED
@@ -173,7 +173,7 @@ def _check_attack(spec: AttackJob, record: Record, outcomes: Sequence[Outcome]) 
     if len(outcomes) != spec.num_examples:
         yield f"it has {len(outcomes)} outcomes, but its job has {spec.num_examples} examples."
     sts_scores = StsDeviations.of(outcomes).scores() if spec.task.of_kind.has_scores else ()
-    counts = attack_counts(outcomes)
+    counts = count_outcomes(outcomes)
     yield from find_unequal(record, (*attack_scores(outcomes, spec.task.has_oracle).values(), *sts_scores), counts)
     if surplus := record.counts.keys() - counts.keys():
         yield f"it counts {', '.join(sorted(surplus))}, of which there are none."

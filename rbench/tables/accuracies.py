@@ -64,9 +64,8 @@ def read_accuracies(grid: AttackGrid) -> VictimAccuracies:
     for cell in measured.cells.values():
         key = (cell.encoder, cell.finetune, cell.task)
         if key in attacked:
-            by_victim.setdefault(
-                key, cell
-            )  # where a suite asks for several numbers of rows, the first stands in tables
+            # Where a suite asks for several numbers of rows, tables show the first.
+            by_victim.setdefault(key, cell)
     return VictimAccuracies(by_victim, measure.note(by_victim.values(), grid.tasks) if by_victim else "")
 
 

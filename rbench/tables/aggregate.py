@@ -157,7 +157,7 @@ class AttackCell(cells.Cell):
 
         A text that several seeds attacked counts once.
         """
-        from rbench.score.people import accepted_limits, product_limits, rater_variance_of_sums, widen_by_raters
+        from rbench.score.people import accepted_limits, limits_of_product, rater_variance_of_sums, widen_by_raters
 
         metric, judgements = self.results.metrics[name], self.results.judged
         assert metric.of_people and judgements is not None
@@ -176,7 +176,7 @@ class AttackCell(cells.Cell):
                 (counts[0] / self.repeats, counts[1] / self.repeats),
                 accepted_limits(shares, len(judgements.raters)),
             )
-            text_limits = product_limits(rate, float(shares.mean()), ends)
+            text_limits = limits_of_product(rate, float(shares.mean()), ends)
         observed = nested_means.build_part(
             [(shares_of_text, 0) for shares_of_text in self.observed(name) or ()], 1.0, "", ""
         )

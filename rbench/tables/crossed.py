@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any, NamedTuple, cast
 
 from rbench.errors import StoreError
 from rbench.metrics import Metric
 from rbench.tables.aggregate import ANY, NO_ATTACK, AttackCell, AttackGrid
 from rbench.tables.any_attack import NONE, AnyAttackCells
 from rbench.tables.layouts import cell_for_programs, list_definitions
-from rbench.tables.notes import ceilings, denominator_note, interval_note, table_notes
+from rbench.tables.notes import ceiling_notes, denominator_note, interval_note, table_notes
 from rbench.tables.table import (
     Contest,
+    Layout,
     Meaning,
     Number,
     Table,
@@ -45,16 +47,25 @@ class MetricColumn(NamedTuple):
     metric: Metric
     head: str
     tasks: tuple[str, ...]
-    """Those over which an entry is a mean; empty: the task of the row."""
+    """The tasks over which an entry is a mean; empty: the task of the row."""
     attacks: tuple[str, ...]
-    """The same of attacks."""
+    """The attacks over which an entry is a mean; empty: the attack of the row."""
 
 
 class RowNames(NamedTuple):
+    """The names of a row. `task` or `attack` is empty where columns give it."""
+
     task: str
     attack: str
     encoder: str
     finetune: str | None
+    """None where a task and an encoder name a victim."""
+
+    @property
+    def shown(self) -> list[str]:
+        """The names that the row has in the table."""
+        names = [name for name in (self.task, self.attack) if name]
+        return [*names, self.encoder] if self.finetune is None else [*names, self.encoder, self.finetune]
 
 
 def build_crossed_table(
@@ -69,48 +80,44 @@ def build_crossed_table(
     shown_grid = grid.before_attacks() if before_attacks else any_attack_cells.beside(grid)
     tasks = tuple(task for task in grid.tasks if all(task in grid.tasks_of(metric) for metric in shown_metrics))
     if not tasks:
-        raise StoreError(
-            f"no task of this suite has {' and '.join(shown_metric.about.words for shown_metric in shown_metrics)}."
-        )
-    attacks = shown_grid.attacks if before_attacks or any(metric.together for metric in shown_metrics) else grid.attacks
+        raise StoreError(f"no task of this suite has {' and '.join(metric.about.words for metric in shown_metrics)}.")
+    all_attacks_have_one = any(metric.together for metric in shown_metrics)
+    attacks = shown_grid.attacks if before_attacks or all_attacks_have_one else grid.attacks
     columns = [column for metric in shown_metrics for column in _columns(metric, layout, tasks, attacks, grid)]
     rows, contests = _build_rows(shown_grid, layout, tasks, attacks, columns)
-    group_heads = {"by-attack": "Task", **({} if before_attacks else {"paper": "Attack"})}
-    names = [
-        *([group_heads[layout]] if layout in group_heads else []),
-        "Encoder",
-        *(["Fine-tuning"] if grid.several else []),
-    ]
-    above = [metric.about.column if len(shown_metrics) > 1 and head else "" for metric, head, *_ in columns]
-    heads = [head or metric.about.column for metric, head, *_ in columns]
-    cells = [cell for cell in shown_grid.cells.values() if cell.task in tasks]
-    at_ceiling = ceilings(grid, tasks) if "asr" in metrics else []
+    # The column that divides rows into groups.
+    group_heads = {"by-attack": "Task"} if before_attacks else {"by-attack": "Task", "paper": "Attack"}
+    names = [group_heads[layout]] if layout in group_heads else []
+    names += ["Encoder", "Fine-tuning"] if grid.several else ["Encoder"]
+    heads = [column.head or column.metric.about.column for column in columns]
+    above = []
+    if len(shown_metrics) > 1:
+        above = [column.metric.about.column if column.head else "" for column in columns]
+    at_ceiling = ceiling_notes(grid, tasks) if "asr" in metrics else []
     means_note = [f"Means over {', '.join(tasks)}."] if layout == "means" and len(tasks) > 1 else []
+    own_notes = (
+        *means_note,
+        *list_definitions(shown_metrics),
+        denominator_note(grid, metrics[0], tasks),
+        *at_ceiling,
+        *any_attack_cells.notes(grid, tasks),
+    )
+    no_attack = {"attack": NO_ATTACK} if before_attacks else {}
+    intervals = interval_note(grid, metrics[0])
     return Table(
         metric=metrics[0],
-        layout="paper" if layout == "paper" else "by-attack" if layout == "by-attack" else "means",
+        layout=cast(Layout, layout),
         header=(*names, *heads),
         above=(*("" for _ in names), *above) if any(above) else (),
         rows=tuple(rows),
         groups=group_starts(rows) if layout in group_heads else frozenset(),
         cells=tuple(
-            cell_for_programs(cell, metrics[0], shown_grid)
-            | ({"attack": NO_ATTACK} if before_attacks else {})
-            | _scores(cell, shown_metrics)
-            for cell in cells
+            cell_for_programs(cell, metrics[0], shown_grid) | no_attack | _scores(cell, shown_metrics)
+            for cell in shown_grid.cells.values()
+            if cell.task in tasks
         ),
-        notes=table_notes(
-            grid,
-            tasks,
-            (
-                *means_note,
-                *list_definitions(shown_metrics),
-                denominator_note(grid, metrics[0], tasks),
-                *at_ceiling,
-                *any_attack_cells.notes(grid, tasks),
-            ),
-        ),
-        interval=" ".join([interval_note(grid, metrics[0]), *([JOINED_NOTE] if layout == "means" else [])]),
+        notes=table_notes(grid, tasks, own_notes),
+        interval=f"{intervals} {JOINED_NOTE}" if layout == "means" else intervals,
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
         shows=_joint_meaning(shown_metrics, layout, len(tasks), by_attack=not before_attacks),
         contests=tuple(contests),
@@ -144,47 +151,49 @@ def _joint_meaning(shown_metrics: Sequence[Metric], layout: str, tasks: int, *, 
 def _columns(
     metric: Metric, layout: str, tasks: tuple[str, ...], attacks: Sequence[str], grid: AttackGrid
 ) -> list[MetricColumn]:
+    """Return the columns of one metric: its tasks or its attacks, and their average where there are several."""
     if layout == "paper":
         columns = [MetricColumn(metric, task, (task,), ()) for task in tasks]
-        return [*columns, *([MetricColumn(metric, AVERAGE, tasks, ())] if len(tasks) > 1 else [])]
+        if len(tasks) > 1:
+            columns.append(MetricColumn(metric, AVERAGE, tasks, ()))
+        return columns
     mean_tasks = tasks if layout == "means" else ()
     if metric.of == "victims":
+        # Each attack on a victim found the same, so the first is read.
         return [MetricColumn(metric, "", mean_tasks, grid.attacks[:1])]
-    columns = [
-        MetricColumn(metric, attack, mean_tasks, (attack,)) for attack in attacks if attack != ANY or metric.together
-    ]
-    return [
-        *columns,
-        *([MetricColumn(metric, AVERAGE, mean_tasks, tuple(grid.attacks))] if len(grid.attacks) > 1 else []),
-    ]
+    shown_attacks = attacks if metric.together else [attack for attack in attacks if attack != ANY]
+    columns = [MetricColumn(metric, attack, mean_tasks, (attack,)) for attack in shown_attacks]
+    if len(grid.attacks) > 1:
+        columns.append(MetricColumn(metric, AVERAGE, mean_tasks, tuple(grid.attacks)))
+    return columns
 
 
 def _build_rows(
     shown_grid: AttackGrid, layout: str, tasks: Sequence[str], attacks: Sequence[str], columns: Sequence[MetricColumn]
 ) -> tuple[list[tuple[TableEntry, ...]], list[Contest]]:
+    """Return the rows, group by group with the best marked, and what is compared in each column of a group."""
     groups = {"paper": [("", attack) for attack in attacks], "by-attack": [(task, "") for task in tasks]}
     rows: list[tuple[TableEntry, ...]] = []
     contests: list[Contest] = []
     finetunes: Sequence[str | None] = shown_grid.finetunes if shown_grid.several else (None,)
     for task, attack in groups.get(layout, [("", "")]):
-        possible_rows = [
-            RowNames(task, attack, encoder, finetune) for encoder in shown_grid.encoders for finetune in finetunes
-        ]
-        victims = [row for row in possible_rows if any(_entry_cells(shown_grid, row, column) for column in columns)]
-        first = len([part for part in (task, attack) if part]) + 1 + shown_grid.several
-        numbers: list[list[Number | None]] = []
-        for index, column in enumerate(columns, start=first):
-            column_numbers = [_entry_number(shown_grid, row, column) for row in victims]
-            is_tested = len(column.attacks) < 2
-            numbers.append(
-                mark_best_of_column(column_numbers, column.metric.about.best) if is_tested else column_numbers
-            )
-            keys = (tuple(cell.key for cell in _entry_cells(shown_grid, row, column)) for row in victims)
-            contests += [Contest(column.metric.name, index, tuple(enumerate(keys, len(rows))))] if is_tested else []
-        for i, row in enumerate(victims):
-            names = [*(part for part in (row.task, row.attack) if part), row.encoder]
-            names += [row.finetune] if row.finetune is not None else []
-            rows.append((*names, *(column[i] for column in numbers)))
+        first_column = len([name for name in (task, attack) if name]) + (2 if shown_grid.several else 1)
+        victims = []
+        for encoder, finetune in product(shown_grid.encoders, finetunes):
+            row = RowNames(task, attack, encoder, finetune)
+            if any(_entry_cells(shown_grid, row, column) for column in columns):
+                victims.append(row)
+        number_columns: list[list[Number | None]] = []
+        for index, column in enumerate(columns, start=first_column):
+            numbers = [_entry_number(shown_grid, row, column) for row in victims]
+            # Averages over attacks are not tested, because these have the same texts.
+            if len(column.attacks) < 2:
+                numbers = mark_best_of_column(numbers, column.metric.about.best)
+                keys = [tuple(cell.key for cell in _entry_cells(shown_grid, row, column)) for row in victims]
+                contests.append(Contest(column.metric.name, index, tuple(enumerate(keys, len(rows)))))
+            number_columns.append(numbers)
+        for row, *entries in zip(victims, *number_columns, strict=True):
+            rows.append((*row.shown, *entries))
     return rows, contests
 
 

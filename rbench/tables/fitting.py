@@ -144,28 +144,34 @@ def _arrangements(
     measure_texts: Callable[[ArrangedTable], TextHeights],
 ) -> Iterator[ArrangedTable]:
     """Yield the arrangements that are narrow enough, the preferred first."""
-    grids = [grid, *([_round_columns(grid)] if any(cell.rounded for row in grid.rows for cell in row) else [])]
-    has_intervals = any(cell.more for row in grid.rows for cell in row)
+    all_cells = [cell for row in grid.rows for cell in row]
+    grids = [grid, _round_columns(grid)] if any(cell.rounded for cell in all_cells) else [grid]
+    has_intervals = any(cell.more for cell in all_cells)
     places = INTERVAL_PLACES[INTERVAL_PLACES.index(place) :] if has_intervals else (place,)
+    rooms_and_places = _order_rooms(rooms, places)
     # A table is divided into blocks only where nothing else makes it a single float.
-    for methods, candidate in itertools.product(
-        ((_yield_plain, _yield_broken), (_yield_side_by_side, _yield_in_blocks)), grids
-    ):
-        by_place = {option: _place_intervals(candidate, option) for option in places}
-        for of_width in dict.fromkeys((room.page, room.points) for room in rooms):
-            first, *smaller = [room for room in rooms if (room.page, room.points) == of_width]
-            # Intervals give way before the letters of all.
-            for room, interval_place in [
-                *((first, option) for option in places),
-                *((room, places[-1]) for room in smaller),
-            ]:
-                for method in methods:
-                    for blocks, transposed in method(replace(by_place[interval_place], gap=room.gap), room.width):
-                        if all(option.wide <= room.width + _TOLERANCE for option in blocks):
-                            found = ArrangedTable(
-                                (), room, interval_place, candidate is not grid, said, notes, transposed
-                            )
-                            yield replace(found, floats=divide_into_floats(blocks, room, measure_texts(found)))
+    for methods in ((_yield_plain, _yield_broken), (_yield_side_by_side, _yield_in_blocks)):
+        for candidate in grids:
+            by_place = {option: _place_intervals(candidate, option) for option in places}
+            for (room, interval_place), method in itertools.product(rooms_and_places, methods):
+                for blocks, transposed in method(replace(by_place[interval_place], gap=room.gap), room.width):
+                    if any(block.wide > room.width + _TOLERANCE for block in blocks):
+                        continue
+                    found = ArrangedTable((), room, interval_place, candidate is not grid, said, notes, transposed)
+                    yield replace(found, floats=divide_into_floats(blocks, room, measure_texts(found)))
+
+
+def _order_rooms(rooms: Sequence[FloatRoom], places: Sequence[IntervalPlace]) -> list[tuple[FloatRoom, IntervalPlace]]:
+    """Return what is tried in turn for a width: all places of intervals in its largest letters, then smaller letters.
+
+    So intervals give way before the letters of the whole table.
+    """
+    ordered: list[tuple[FloatRoom, IntervalPlace]] = []
+    for width in dict.fromkeys((room.page, room.points) for room in rooms):
+        largest, *smaller = [room for room in rooms if (room.page, room.points) == width]
+        ordered += [(largest, place) for place in places]
+        ordered += [(room, places[-1]) for room in smaller]
+    return ordered
 
 
 def divide_into_floats(
@@ -295,15 +301,14 @@ def _round_columns(grid: PaperGrid) -> PaperGrid:
     columns = [[cell for cell in column if DIGITS.fullmatch(cell.text)] for column in zip(*grid.rows, strict=True)]
     may_round = [bool(column) and all(cell.rounded for cell in column) for column in columns]
 
-    def shown(cell: PaperCell, round_it: bool) -> PaperCell:
-        return replace(cell, text=cell.rounded[0], more=cell.rounded[1]) if round_it and cell.rounded else cell
+    def rounded(cell: PaperCell) -> PaperCell:
+        return replace(cell, text=cell.rounded[0], more=cell.rounded[1]) if cell.rounded else cell
 
-    return replace(
-        grid,
-        rows=[
-            [shown(cell, round_column) for cell, round_column in zip(row, may_round, strict=True)] for row in grid.rows
-        ],
-    )
+    rows = []
+    for row in grid.rows:
+        with_choice = zip(row, may_round, strict=True)
+        rows.append([rounded(cell) if round_it else cell for cell, round_it in with_choice])
+    return replace(grid, rows=rows)
 
 
 def _plain_block(grid: PaperGrid) -> TableBlock:
@@ -349,11 +354,11 @@ def _titled_block(grid: PaperGrid) -> TableBlock:
     if not grid.grouped or grid.names < 2 or not 0 < len(titles) == len(texts):
         return _plain_block(grid)
     names_by_group = [{row[0].text for row in grid.rows[start:end]} for start, end in _group_spans(grid)]
-    if any(
-        len(names) > 1 for names in names_by_group
-    ):  # such as the encoders of a table of victims, which has no groups
+    # Several names are such as the encoders of a table of victims, which has no groups.
+    if any(len(names) > 1 for names in names_by_group):
         return _plain_block(grid)
-    return replace(_plain_block(replace(grid.with_columns(range(1, len(grid.header))), grouped=False)), titles=titles)
+    without_first = replace(grid.with_columns(range(1, len(grid.header))), grouped=False)
+    return replace(_plain_block(without_first), titles=titles)
 
 
 def _groups_side_by_side(grid: PaperGrid, fewest_groups: int = 2) -> TableBlock | None:
@@ -365,16 +370,22 @@ def _groups_side_by_side(grid: PaperGrid, fewest_groups: int = 2) -> TableBlock 
     # Groups can stand beside each other only if their rows have the same names in the same order.
     if len(groups[0]) < 2 or any(other != names[0] for other in names):
         return None
-    rows = [[*name, *(cell for group in groups for cell in group[i][grid.names :])] for i, name in enumerate(names[0])]
-    number_columns = range(grid.names, len(grid.header))
+    rows = []
+    for i, row_names in enumerate(names[0]):
+        numbers = [group[i][grid.names :] for group in groups]
+        rows.append([*row_names, *itertools.chain.from_iterable(numbers)])
     titles = [group[0][0] for group in groups]
-    empty_heads, columns = [PaperCell("")] * (grid.names - 1), [*range(1, grid.names), *[*number_columns] * len(groups)]
-    lines = [_merge_equal_heads([*empty_heads, *(title for title in titles for _ in number_columns)])]
+    name_columns, number_columns = range(1, grid.names), range(grid.names, len(grid.header))
+    columns = [*name_columns, *list(number_columns) * len(groups)]
     if len(number_columns) == 1 and not any(grid.above):
-        name_heads = (HeaderCell((grid.header[i],)) for i in range(1, grid.names))
-        lines = [(*name_heads, *(HeaderCell((title.text,), letter=title.letter) for title in titles))]
+        name_heads = [HeaderCell((grid.header[i],)) for i in name_columns]
+        title_heads = [HeaderCell((title.text,), letter=title.letter) for title in titles]
+        lines = [(*name_heads, *title_heads)]
     else:
-        lines += _header_lines(grid.with_columns(columns))
+        # Each title spans the columns of its group, below which the heads of the columns are repeated.
+        spread_titles = [title for title in titles for _ in number_columns]
+        title_line = _merge_equal_heads([*[PaperCell("")] * len(name_columns), *spread_titles])
+        lines = [title_line, *_header_lines(grid.with_columns(columns))]
     sides = [grid.sides[i] for i in columns]
     return TableBlock(tuple(lines), tuple(map(tuple, rows)), _column_forms(rows, sides), gap=grid.gap)
 
@@ -447,16 +458,17 @@ def _wrap_names(shown: TableBlock, room: float) -> TableBlock:
 
 
 def _widest_unbreakable(rows: Sequence[Sequence[PaperCell]], column: int) -> float:
-    """How wide the longest part of a column is at which no line can be broken, and what lines after the first lack."""
+    """Return the width of the longest part of a column that has no place for a break, and of what continued lines are
+    indented by."""
     parts = (part for row in rows for part in re.split(r"(?<=[\s_/=,:\[-])", row[column].text))
     return max(map(text_width, parts), default=0) + 7
 
 
 def _transposed_block(grid: PaperGrid) -> TableBlock:
-    rows = [
-        [PaperCell(name), *(row[grid.names + i] for row in grid.rows)]
-        for i, name in enumerate(grid.header[grid.names :])
-    ]
+    """Return the block in which rows are columns. Each of them is headed by its only name."""
+    rows = []
+    for column, name in enumerate(grid.header[grid.names :], start=grid.names):
+        rows.append([PaperCell(name), *(row[column] for row in grid.rows)])
     heads = (HeaderCell((grid.header[0],)), *(HeaderCell((row[0].text,), letter=row[0].letter) for row in grid.rows))
     sides: list[ColumnSide] = ["left", *["right"] * len(grid.rows)]  # type: ignore[list-item]
     return TableBlock((heads,), tuple(map(tuple, rows)), _column_forms(rows, sides), gap=grid.gap)
@@ -496,41 +508,45 @@ def _drop_constant_names(grid: PaperGrid) -> tuple[PaperGrid, tuple[str, ...]]:
 
 def _move_options_to_notes(grid: PaperGrid) -> tuple[PaperGrid, tuple[str, ...]]:
     """Move options of long names, `SimCSE [steps=60,max_length=16]`, into notes, but those that tell names apart."""
-    letters = iter([*string.ascii_lowercase, *(a + b for a in string.ascii_lowercase for b in string.ascii_lowercase)])
-    rows, notes = [list(row) for row in grid.rows], []
+    pairs = itertools.product(string.ascii_lowercase, repeat=2)
+    letters = itertools.chain(string.ascii_lowercase, map("".join, pairs))  # a, b, ..., z, aa, ab, ...
+    rows = [list(row) for row in grid.rows]
     letters_by_options: dict[str, str] = {}
     for i in range(grid.names):
-        texts = dict.fromkeys(row[i].text for row in rows)
-        matches = {text: matched for text in texts if (matched := re.fullmatch(r"(.+?) ?\[([^\[\]]+)\]", text))}
-        split_names = {text: (matched[1], matched[2].split(",")) for text, matched in matches.items()}
-        for text, (base, options) in split_names.items():
-            if len(text) <= _LONG_NAME:
-                continue
-            options_of_same = [
-                other for name, (other_base, other) in split_names.items() if other_base == base and name != text
-            ]
-            has_plain = base in texts
-            # Names of one base are told apart by their options: only options that all of them have may move. A
-            # single name with options may lose all, unless the base stands in the column by itself.
-            shared_options = [option for option in options if all(option in other for other in options_of_same)]
-            if options_of_same:
-                moved_options = shared_options
-            elif has_plain:
-                moved_options = []
-            else:
-                moved_options = options
-            if not moved_options:
-                continue
-            kept_options = [option for option in options if option not in moved_options]
-            options_text = ", ".join(option.replace("=", " = ") for option in moved_options)
-            letter = letters_by_options.setdefault(options_text, "") or next(letters)
-            letters_by_options[options_text] = letter
-            name = f"{base}{', ' if kept_options else ''}{', '.join(kept_options)}"
+        moved_by_name = _find_movable_options([row[i].text for row in rows])
+        for text, (base, options, moved) in moved_by_name.items():
+            options_text = ", ".join(option.replace("=", " = ") for option in moved)
+            if options_text not in letters_by_options:
+                letters_by_options[options_text] = next(letters)
+            kept = [option for option in options if option not in moved]
+            name, letter = ", ".join([base, *kept]), letters_by_options[options_text]
             for row in rows:
                 if row[i].text == text:
                     row[i] = replace(row[i], text=name, letter=letter)
     notes = [f"{letter}: {options_text}." for options_text, letter in letters_by_options.items()]
     return replace(grid, rows=rows), tuple(notes)
+
+
+def _find_movable_options(texts: Sequence[str]) -> dict[str, tuple[str, list[str], list[str]]]:
+    """Return of each long name of a column whose options may move: the name without them, all, and those that may."""
+    split_names: dict[str, tuple[str, list[str]]] = {}
+    for text in texts:
+        matched = re.fullmatch(r"(.+?) ?\[([^\[\]]+)\]", text)
+        if matched is not None:
+            split_names[text] = matched[1], matched[2].split(",")
+    movable = {}
+    for text, (base, options) in split_names.items():
+        others = [other for name, (other_base, other) in split_names.items() if other_base == base and name != text]
+        moved = options
+        if others:
+            # Names of one base are told apart by their options: only options that all of them have may move.
+            moved = [option for option in options if all(option in other for other in others)]
+        elif base in texts:
+            # The base stands in the column by itself, so that this name must keep what it has beyond it.
+            moved = []
+        if moved and len(text) > _LONG_NAME:
+            movable[text] = base, options, moved
+    return movable
 
 
 _LONG_NAME = 24

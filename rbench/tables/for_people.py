@@ -137,8 +137,9 @@ def replace_names(table: Table, plan: Plan, metrics: MetricCatalogue | None = No
         if text in titles_by_name:
             replaced[text] = titles_by_name[text]
             return titles_by_name[text]
-        # Longest first, so that `simcse-mini` is not read as `simcse`.
-        for name in sorted(titles_by_name, key=len, reverse=True):  # `ASR pwws`, `mr Con`
+        # The text may begin or end with a name: `ASR pwws`, `mr Con`. Longest first, so that `simcse-mini` is not taken
+        # for `simcse`.
+        for name in sorted(titles_by_name, key=len, reverse=True):
             if text.startswith(f"{name} ") or text.endswith(f" {name}"):
                 replaced[name] = titles_by_name[name]
                 return titles_by_name[name].join(text.rsplit(name, 1) if text.endswith(name) else text.split(name, 1))

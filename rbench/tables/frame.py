@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rbench.errors import StoreError
 from rbench.schema import Draw, Job, Outcome
 from rbench.score import Tally
-from rbench.store.runs import RunReader, StoredRecord, read_fields
+from rbench.store.runs import RunReader, StoredRecord, read_columns
 from rbench.tables.aggregate import attack_grid
 from rbench.tables.flags import Flags, join_flags
 from rbench.tables.results import Results, load_plan
@@ -128,7 +128,7 @@ def _read_outcome_fields(store: RunReader, job: Job, stored: StoredRecord) -> Se
     """Return the fields of a job's outcomes, and log what is wrong with them."""
     if stored.record is not None and stored.record.outcomes is not None:
         try:
-            return read_fields(store, job, stored.record, _FIELDS)
+            return read_columns(store, job, stored.record, _FIELDS)
         except StoreError as error:  # the record contradicts itself: then each line is looked at
             log.warning("%s", error)
     stored_outcomes = store.read(job)
@@ -154,7 +154,7 @@ def outcomes_frame(outcomes: Sequence[Outcome], columns: Sequence[str], names: M
 
 
 def _outcome_fields(outcomes: Sequence[Outcome]) -> list[list[Any]]:
-    """Return the fields of outcomes as JSON has them, as `read_fields` does."""
+    """Return the fields of outcomes as JSON has them, as `read_columns` does."""
     return [list(outcome.model_dump(mode="json").values()) for outcome in outcomes]
 
 

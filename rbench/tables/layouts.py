@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from rbench.errors import StoreError
@@ -30,7 +31,7 @@ from rbench.tables.any_attack import NONE, AnyAttackCells
 from rbench.tables.cells import NUMBER_FIELDS
 from rbench.tables.draws import training_seed
 from rbench.tables.formats import NO_OUTCOMES
-from rbench.tables.notes import ceilings, denominator_note, interval_note, table_notes
+from rbench.tables.notes import ceiling_notes, denominator_note, interval_note, table_notes
 from rbench.tables.results import SeedRun
 from rbench.tables.table import CellKey, Contest, Number, Table, TableEntry, average_entries, group_starts, mark_best
 
@@ -52,65 +53,60 @@ def build_paper_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttack
     shown_metric = grid.metrics[metric]
     tasks = _tasks_with_metric(grid, shown_metric)
     test_accuracy = read_accuracies(grid) if metric == "asr" else VictimAccuracies({})
-    at_ceiling = ceilings(grid, tasks) if metric == "asr" else []
+    at_ceiling = ceiling_notes(grid, tasks) if metric == "asr" else []
     columns = _columns(grid, tasks, metric, test_accuracy)
-    several_strategies = grid.several
     before_attacks = shown_metric.of == "victims"
-    of_all_attacks = shown_metric.of == "all attacks"
-    shown_grid = (
-        grid.before_attacks()
-        if before_attacks
-        else any_attack_cells.alone(grid)
-        if of_all_attacks
-        else any_attack_cells.beside(grid)
-    )
     # Notes and n are of the attacks alone: the rows of all attacks together have other denominators.
-    sized_grid = shown_grid if of_all_attacks or before_attacks else grid
+    if before_attacks:
+        shown_grid = sized_grid = grid.before_attacks()
+    elif shown_metric.of == "all attacks":
+        shown_grid = sized_grid = any_attack_cells.alone(grid)
+    else:
+        shown_grid, sized_grid = any_attack_cells.beside(grid), grid
+    header = [] if before_attacks else ["Attack"]
+    header += ["Encoder", "Fine-tuning"] if grid.several else ["Encoder"]
+    first_column = len(header)
     rows: list[tuple[TableEntry, ...]] = []
     contests: list[Contest] = []
     for attack in shown_grid.attacks:
         attack_rows = _attack_rows(shown_grid, attack, columns, metric, test_accuracy)
         # Contests hold the index of a row, so each group is numbered from the rows that are there already.
         victims = {len(rows) + i: victim for i, (victim, _) in enumerate(attack_rows)}
-        names = [] if before_attacks else [attack]
-        contests += _list_contests(shown_grid, attack, victims, columns, (metric, len(names) + 1 + several_strategies))
-        rows += [
-            (*names, name, *([finetune] if several_strategies else []), *numbers)
-            for (name, finetune), numbers in attack_rows
-        ]
-    header = [*([] if before_attacks else ["Attack"]), "Encoder", *(["Fine-tuning"] if several_strategies else [])]
+        attack_name = [] if before_attacks else [attack]
+        contests += _list_contests(shown_grid, attack, victims, columns, (metric, first_column))
+        for (encoder, finetune), numbers in attack_rows:
+            victim_names = [encoder, finetune] if grid.several else [encoder]
+            rows.append((*attack_name, *victim_names, *numbers))
     heads = {TEST_ACCURACY: ACCURACY_HEADER, "oracle_asr": "oracle-valid"}
     header += [task if kind == metric else heads[kind] for task, kind in columns]
+    header += ["Avg."] if len(tasks) > 1 else []
     kinds = sorted({kind for _, kind in columns} - {TEST_ACCURACY}, key=lambda kind: grid.metrics[kind].place)
+    accuracy_note = [test_accuracy.note] if test_accuracy.note else []
+    own_notes = (
+        *list_definitions(grid.metrics[kind] for kind in kinds),
+        *accuracy_note,
+        denominator_note(sized_grid, metric, tasks),
+        *at_ceiling,
+        *any_attack_cells.notes(grid, tasks),
+        *_served_tasks_note(grid),
+    )
+    no_attack = {"attack": NO_ATTACK} if before_attacks else {}
     return Table(
         metric=metric,
-        header=(*header, *(["Avg."] if len(tasks) > 1 else [])),
+        header=tuple(header),
         rows=tuple(rows),
         groups=frozenset() if before_attacks else group_starts(rows),
         cells=tuple(
-            cell_for_programs(cell, metric, shown_grid)
-            | test_accuracy.told(cell)
-            | ({"attack": NO_ATTACK} if before_attacks else {})
+            cell_for_programs(cell, metric, shown_grid) | test_accuracy.told(cell) | no_attack
             for cell in shown_grid.cells.values()
             if cell.task in tasks
         ),
-        notes=table_notes(
-            grid,
-            tasks,
-            (
-                *list_definitions(grid.metrics[kind] for kind in kinds),
-                *filter(None, [test_accuracy.note]),
-                denominator_note(sized_grid, metric, tasks),
-                *at_ceiling,
-                *any_attack_cells.notes(grid, tasks),
-                *_served_tasks_note(grid),
-            ),
-        ),
+        notes=table_notes(grid, tasks, own_notes),
         interval=interval_note(sized_grid, metric),
         flags=grid.flags.listed(job for cell in grid.cells.values() if cell.task in tasks for job in cell.jobs),
         shows=replace(shown_metric.about, among="of each column") if before_attacks else shown_metric.about,
         contests=tuple(contests),
-        brief=(*filter(None, [test_accuracy.note]), *at_ceiling),
+        brief=(*accuracy_note, *at_ceiling),
     )
 
 
@@ -125,27 +121,14 @@ def build_full_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttackC
     cells = []
     for cell in shown_grid.cells.values():
         for run in cell.runs:
-            names: list[TableEntry] = [
-                cell.attack,
-                cell.encoder,
-                *([cell.finetune] if several_strategies else []),
-                cell.task,
-            ]
-            names += [training_seed(run.train_seed)] if cell.drawn else []
-            tally = run.tally
-            # A job that is not done has a dash in each column of numbers.
-            numbers: list[TableEntry] = [None] * (3 + grid.wordless + len(shown))
-            if tally is not None:
-                numbers = [tally.total, tally.skipped, tally.errored, *([tally.wordless] if grid.wordless else [])]
-                # All attacks together have no number of some metrics.
-                numbers += [
-                    _number_of_run(cell, run, table_metric.name) if cell.has(table_metric.name) else ""
-                    for table_metric in shown
-                ]
-            rows.append((*names, run.job.seed, *numbers))
+            names: list[TableEntry] = [cell.attack, cell.encoder]
+            names += [cell.finetune] if several_strategies else []
+            names += [cell.task, training_seed(run.train_seed)] if cell.drawn else [cell.task]
+            rows.append((*names, run.job.seed, *_full_numbers(cell, run, shown, grid)))
             cells.append(_full_cell(cell, run, metric, scored_by, grid))
-    header = ["Attack", "Encoder", *(["Fine-tuning"] if several_strategies else []), "Task"]
-    header += [*(["Training seed"] if grid.plan.draws else []), "Seed", "n", "Skipped", "Errored"]
+    header = ["Attack", "Encoder", "Fine-tuning"] if several_strategies else ["Attack", "Encoder"]
+    header += ["Task", "Training seed"] if grid.plan.draws else ["Task"]
+    header += ["Seed", "n", "Skipped", "Errored"]
     header += ["Without words"] if grid.wordless else []
     return Table(
         metric=metric,
@@ -161,6 +144,17 @@ def build_full_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttackC
         flags=grid.flags.listed(run.job for run in grid.runs),
         shows=grid.metrics[metric].about,
     )
+
+
+def _full_numbers(cell: AttackCell, run: SeedRun, shown: Sequence[Metric], grid: AttackGrid) -> list[TableEntry]:
+    """Return what the layout full has of a job: counts, and its metrics. A job that is not done has a dash in each."""
+    tally = run.tally
+    if tally is None:
+        return [None] * (3 + grid.wordless + len(shown))
+    numbers: list[TableEntry] = [tally.total, tally.skipped, tally.errored]
+    numbers += [tally.wordless] if grid.wordless else []
+    # All attacks together have no number of some metrics.
+    return numbers + [_number_of_run(cell, run, one.name) if cell.has(one.name) else "" for one in shown]
 
 
 def _number_of_run(cell: AttackCell, run: SeedRun, name: str) -> Number:
@@ -186,8 +180,12 @@ def _tasks_with_metric(grid: AttackGrid, metric: Metric) -> tuple[str, ...]:
     if not tasks and metric.of_people:
         grid.results.require_judged()
     if not tasks:
-        lacks = "has an oracle" if metric.oracle else f"is of the kind {metric.kind}" if metric.kind else "has classes"
-        raise StoreError(f"no task of this suite {lacks}, so there is no {metric.about.words}.")
+        lacking = "has classes"
+        if metric.oracle:
+            lacking = "has an oracle"
+        elif metric.kind:
+            lacking = f"is of the kind {metric.kind}"
+        raise StoreError(f"no task of this suite {lacking}, so there is no {metric.about.words}.")
     return tasks
 
 
@@ -213,18 +211,18 @@ def _attack_rows(
 
     Where each task has one strategy, the strategy is None: tasks with classes and STS tasks then share a row.
     """
-    victims = [
-        (encoder, finetune)
-        for encoder in grid.encoders
-        for finetune in (grid.finetunes if grid.several else (None,))
-        if any(grid.cell(attack, encoder, finetune, task) is not None for task, _ in columns)
-    ]
+    strategies: Sequence[str | None] = grid.finetunes if grid.several else (None,)
+    victims = []
+    for victim in product(grid.encoders, strategies):
+        if any(grid.cell(attack, *victim, task) is not None for task, _ in columns):
+            victims.append(victim)
     rows = []
     for victim in victims:
         numbers = _numbers(grid, (attack, *victim), columns, test_accuracy)
         metric_numbers = [number for number, (_, kind) in zip(numbers, columns, strict=True) if kind == metric]
-        mean = [average_entries(metric_numbers, grid.metrics[metric].about)] if len(metric_numbers) > 1 else []
-        rows.append(numbers + mean)
+        if len(metric_numbers) > 1:
+            numbers.append(average_entries(metric_numbers, grid.metrics[metric].about))
+        rows.append(numbers)
     kinds = (*(kind for _, kind in columns), metric)
     marked = mark_best(
         rows, [ACCURACY_MEANING if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
@@ -327,7 +325,7 @@ def _full_cell(
 
 
 def build_by_task_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAttackCells = NONE) -> Table:
-    """Build the table. `metric` does not change what is shown: it is what `value` means in the cells for programs."""
+    """Build the layout by-task. `metric` changes nothing that is shown; in cells for programs, `value` is `metric`."""
     shown_grid = any_attack_cells.beside(grid)
     test_accuracy = read_accuracies(grid)
     columns: list[tuple[str, str]] = [("", TEST_ACCURACY)] if test_accuracy.of else []
@@ -336,38 +334,40 @@ def build_by_task_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAtta
     several_strategies = len(grid.finetunes) > 1
     rows: list[tuple[TableEntry, ...]] = []
     contests: list[Contest] = []
+    header = ["Task", "Encoder", "Fine-tuning"] if several_strategies else ["Task", "Encoder"]
+    first_column = len(header)
+    kinds = [kind for _, kind in columns]
+    meanings = [ACCURACY_MEANING if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
     for task in grid.tasks:
-        victims = [
-            (encoder, finetune)
-            for encoder in grid.encoders
-            for finetune in grid.finetunes
-            if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks)
-        ]
+        victims = []
+        for encoder, finetune in product(grid.encoders, grid.finetunes):
+            if any((attack, encoder, finetune, task) in grid.cells for attack in grid.attacks):
+                victims.append((encoder, finetune))
         # Columns of accuracies have no attack: `shown` then takes the victim's first cell that is done.
-        cells = [[shown_grid.shown(attack, *victim, task) for attack, _ in columns] for victim in victims]
-        numbers = [
-            [_entry_of_cell(cell, kind, test_accuracy) for cell, (_, kind) in zip(row, columns, strict=True)]
-            for row in cells
-        ]
-        kinds = [kind for _, kind in columns]
-        abouts = [ACCURACY_MEANING if kind == TEST_ACCURACY else grid.metrics[kind].about for kind in kinds]
-        marked = mark_best(numbers, abouts) if numbers else []
-        for column, kind in enumerate(kinds):
+        cell_rows = [[shown_grid.shown(attack, *victim, task) for attack, _ in columns] for victim in victims]
+        numbers = []
+        for cell_row in cell_rows:
+            row_kinds = zip(cell_row, kinds, strict=True)
+            numbers.append([_entry_of_cell(cell, kind, test_accuracy) for cell, kind in row_kinds])
+        marked = mark_best(numbers, meanings) if numbers else []
+        for i, kind in enumerate(kinds):
             if kind == TEST_ACCURACY:
                 continue
-            in_column = [row[column] for row in cells]
-            keys = [() if cell is None else (cell.key,) for cell in in_column]
-            contests.append(Contest(kind, 2 + several_strategies + column, tuple(enumerate(keys, len(rows)))))
+            column_cells = [cell_row[i] for cell_row in cell_rows]
+            keys = [() if cell is None else (cell.key,) for cell in column_cells]
+            contests.append(Contest(kind, first_column + i, tuple(enumerate(keys, len(rows)))))
         for (encoder, finetune), entries in zip(victims, marked, strict=True):
-            rows.append((task, encoder, *([finetune] if several_strategies else []), *entries))
+            victim_names = [encoder, finetune] if several_strategies else [encoder]
+            rows.append((task, *victim_names, *entries))
     titles = {"asr": "ASR", "perturbed": "words", "clean": "Clean", TEST_ACCURACY: "Accuracy"}
-    header = ["Task", "Encoder", *(["Fine-tuning"] if several_strategies else [])]
     header += [f"{titles[kind]} {attack}".strip() for attack, kind in columns]
-    first_notes = (
-        *filter(None, [test_accuracy.note]),
-        *list_definitions(grid.metrics[victim] for victim in SHOWN),
+    accuracy_note = [test_accuracy.note] if test_accuracy.note else []
+    at_ceiling = ceiling_notes(grid, grid.tasks)
+    own_notes = (
+        *accuracy_note,
+        *list_definitions(grid.metrics[name] for name in SHOWN),
         denominator_note(grid, "asr", grid.tasks),
-        *(at_ceiling := ceilings(grid, grid.tasks)),
+        *at_ceiling,
         *any_attack_cells.notes(grid, grid.tasks),
     )
     return Table(
@@ -379,11 +379,11 @@ def build_by_task_table(grid: AttackGrid, metric: str, any_attack_cells: AnyAtta
         cells=tuple(
             cell_for_programs(cell, metric, shown_grid) | test_accuracy.told(cell) for cell in shown_grid.cells.values()
         ),
-        notes=table_notes(grid, grid.tasks, first_notes),
+        notes=table_notes(grid, grid.tasks, own_notes),
         interval=interval_note(grid, "asr"),
         flags=grid.flags.listed(run.job for run in grid.runs),
         shows=grid.metrics[metric].about,
         contests=tuple(contests),
         best="the most robust, that is the highest accuracy, the lowest ASR and the most words,",
-        brief=(*filter(None, [test_accuracy.note]), *at_ceiling),
+        brief=(*accuracy_note, *at_ceiling),
     )

@@ -6,6 +6,7 @@ Notes hold neither times, dates nor paths, so that a resumed run makes the same 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import PurePath
 
 from rbench.schema import (
@@ -96,21 +97,23 @@ CEILING = 0.9
 """Rates above this, of an attack on several victims, tell the victims apart badly."""
 
 
-def ceilings(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
+def ceiling_notes(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
     """Return a note where an attack succeeds on nearly all texts of two victims or more; none elsewhere."""
-    found = []
-    for attack in grid.attacks:
-        for task in tasks:
-            cells = (cell for key, cell in grid.cells.items() if (key[0], key[-1]) == (attack, task) and cell.present)
-            rates = [rate for cell in cells if (rate := cell.sampled("asr").value) is not None]
-            if sum(rate > CEILING for rate in rates) > 1:
-                found.append(f"{attack} on {task}")
-    if not found:
+    rates: dict[tuple[str, str], list[float]] = {}
+    for (attack, *_, task), cell in grid.cells.items():
+        rate = cell.sampled("asr").value if cell.present else None
+        if rate is not None:
+            rates.setdefault((attack, task), []).append(rate)
+    at_ceiling = []
+    for attack, task in product(grid.attacks, tasks):
+        if sum(rate > CEILING for rate in rates.get((attack, task), [])) > 1:
+            at_ceiling.append(f"{attack} on {task}")
+    if not at_ceiling:
         return []
     return [
         f"At the ceiling, where more than {CEILING:.0%} of the texts of several victims fall and the rate cannot tell "
-        f"these apart: {list_names(found)}. How many words it takes can: `--metric words`, and the number words_needed "
-        "of all attacks together."
+        f"these apart: {list_names(at_ceiling)}. How many words it takes can: `--metric words`, and the number "
+        "words_needed of all attacks together."
     ]
 
 
@@ -121,8 +124,9 @@ def timeout_notes(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
     if not records:
         return []
     count = sum(cell.pooled.timed_out for cell in cells)
-    limits = {record.provenance.max_seconds or 0.0 for record in records if record is not None} - {0.0}
-    limit = f" ({list_names([f'{seconds:g}' for seconds in sorted(limits)])} s)" if limits else ""
+    limits = {record.provenance.max_seconds for record in records if record is not None}
+    known_limits = [f"{seconds:g}" for seconds in sorted(seconds for seconds in limits if seconds)]
+    limit = f" ({list_names(known_limits)} s)" if known_limits else ""
     took = "1 example took" if count == 1 else f"{count} examples took"
     return [
         f"{took} longer than --max-seconds{limit} and timed out. Such examples are errored and in no denominator. They "
@@ -132,10 +136,10 @@ def timeout_notes(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
 
 
 def name_excluded(grid: AttackGrid) -> str:
-    """Return the name of the examples that are in no denominator."""
-    words = ["those without words to replace"] if grid.wordless else []
-    pairs = ["pairs with an empty sentence or a score outside the scale"] if grid.unusable else []
-    return ", and ".join(["Errored examples", *words, *pairs]) + ("," if words or pairs else "")
+    """Return the name of the examples that are in no denominator, as the start of a sentence."""
+    more = ["those without words to replace"] if grid.wordless else []
+    more += ["pairs with an empty sentence or a score outside the scale"] if grid.unusable else []
+    return ", and ".join(["Errored examples", *more]) + "," if more else "Errored examples"
 
 
 def format_range(values: Iterable[int]) -> str:
@@ -152,33 +156,29 @@ def seeds_note(jobs: Iterable[Job]) -> str:
 
 
 def _truncation_notes(grid: AttackGrid, tasks: Sequence[str]) -> list[str]:
-    def counts(cells: Iterable[AttackCell]) -> str:
-        return format_range(cell.pooled.truncated for cell in cells)
-
-    cells_by_task = {
-        task: [cell for cell in grid.cells.values() if cell.task == task and cell.present] for task in tasks
-    }
-    truncated = [
-        f"{task} {counts(cells)}" for task, cells in cells_by_task.items() if any(c.pooled.truncated for c in cells)
-    ]
+    truncated = []
+    for task in tasks:
+        counts = [cell.pooled.truncated for cell in grid.cells.values() if cell.task == task and cell.present]
+        if any(counts):
+            truncated.append(f"{task} {format_range(counts)}")
     return [f"Examples longer than the victim reads: {'; '.join(truncated)} of a cell."] if truncated else []
 
 
 def _resource_notes(grid: AttackGrid) -> list[str]:
     """Return one note per resource set, with every resource that some attack uses."""
-    sets: dict[str, dict[ResourceKind, str]] = {}
+    used_by_set: dict[str, dict[ResourceKind, str]] = {}
     for run in grid.runs:
-        used = sets.setdefault(run.spec.resources.name, {})
+        used = used_by_set.setdefault(run.spec.resources.name, {})
         for kind in run.spec.attack.needs:
             source = getattr(run.spec.resources, kind)
             if source is not None:
                 used[kind] = _format_source(source, run.spec.resource_fingerprints.get(kind, ""))
-    return [
-        f"Resources behind the attacks (resource set {name}): "
-        + ("; ".join(f"{RESOURCE_NAMES[kind]} {used[kind]}" for kind in RESOURCE_NAMES if kind in used) or "none")
-        + "."
-        for name, used in sets.items()
-    ]
+    resource_notes = []
+    for set_name, used in used_by_set.items():
+        described = [f"{title} {used[kind]}" for kind, title in RESOURCE_NAMES.items() if kind in used]
+        listed = "; ".join(described) or "none"
+        resource_notes.append(f"Resources behind the attacks (resource set {set_name}): {listed}.")
+    return resource_notes
 
 
 def _format_source(source: ResourceSource, fingerprint: str) -> str:
@@ -197,11 +197,12 @@ def _format_source(source: ResourceSource, fingerprint: str) -> str:
 
 def _attack_notes(grid: AttackGrid) -> list[str]:
     """Return the notes in the attacks' files (such as BERT-Attack's K), each after the attack's name."""
-    stated_notes = {(run.job.parts[-1], note): None for run in grid.runs for note in run.spec.attack.notes}
-    return [
-        note if _reduce_to_letters(note).startswith(_reduce_to_letters(attack)) else f"{attack}: {note}"
-        for attack, note in stated_notes
-    ]
+    stated_notes = dict.fromkeys((run.job.parts[-1], note) for run in grid.runs for note in run.spec.attack.notes)
+    named_notes = []
+    for attack, note in stated_notes:
+        names_attack = _reduce_to_letters(note).startswith(_reduce_to_letters(attack))
+        named_notes.append(note if names_attack else f"{attack}: {note}")
+    return named_notes
 
 
 def _reduce_to_letters(text: str) -> str:
@@ -222,8 +223,8 @@ OWN_FILES = {
     "sentence-transformers/all-MiniLM-L12-v2": 128,
     "sentence-transformers/all-mpnet-base-v2": 384,
 }
-"""The longest text, in tokens, by the own files of models that normalise their vectors, and that rbench read otherwise
-until encoders were completed by their models' own files."""
+"""Models whose own files say that vectors are normalised, and how many tokens of a text are read. Older RUNs ignored
+these files."""
 
 
 def differing_model_notes(plan: Plan) -> list[str]:
@@ -272,11 +273,15 @@ def selected_step_notes(plan: Plan) -> list[str]:
         name = plan.draw(job.pretraining.encoder.name).encoder
         if name not in names:
             names.append(name)
-    return [
-        f"Training steps selected by {'the mean of ' if len(tasks) > 1 else ''}Spearman's correlation on "
-        f"{', '.join(tasks)} ({split} {'splits' if ' ' in split else 'split'}): {', '.join(names)}."
-        for (tasks, split), names in selected.items()
-    ]
+    selection_notes = []
+    for (tasks, splits), names in selected.items():
+        mean_of = "the mean of " if len(tasks) > 1 else ""
+        which_splits = f"{splits} splits" if " " in splits else f"{splits} split"  # such as "train and validation"
+        selection_notes.append(
+            f"Training steps selected by {mean_of}Spearman's correlation on {', '.join(tasks)} ({which_splits}): "
+            f"{', '.join(names)}."
+        )
+    return selection_notes
 
 
 def _short_name(job: Job) -> str:
@@ -314,8 +319,15 @@ def variant_notes(plan: Plan, behind: Iterable[Job]) -> list[str]:
 
 
 def goal_notes(jobs: Iterable[AttackJob]) -> list[str]:
-    """Return notes on when attacks succeed, kind by kind of the tasks that were attacked. Of attacks whose goal is a
-    wrong class there are none."""
-    attacks = list(jobs)
-    by_kind = [[job for job in attacks if job.task.kind == kind] for kind in KINDS]
-    return [note for same_kind in by_kind if same_kind for note in same_kind[0].task.of_kind.goal_notes(same_kind)]
+    """Return notes on when attacks succeed, kind by kind of the tasks that were attacked.
+
+    There are none on attacks whose goal is a wrong class.
+    """
+    jobs_by_kind: dict[str, list[AttackJob]] = {kind: [] for kind in KINDS}
+    for job in jobs:
+        jobs_by_kind[job.task.kind].append(job)
+    notes = []
+    for kind_jobs in jobs_by_kind.values():
+        if kind_jobs:
+            notes += kind_jobs[0].task.of_kind.goal_notes(kind_jobs)
+    return notes

@@ -17,7 +17,7 @@ from rbench.errors import StoreError
 from rbench.schema import STRONGEST_BUDGET, Flag, Job, Plan, RaisedFlag, Record
 from rbench.schema.common import OfSearches
 from rbench.score import Proportion
-from rbench.store.runs import RunReader, read_fields
+from rbench.store.runs import RunReader, read_columns
 
 SEARCH_FLAGS: tuple[Flag, ...] = get_args(OfSearches)
 LARGE_GAP = 0.05
@@ -216,7 +216,7 @@ class WeakAttacks:
             record, examples = self.records.get(job.key), []
             if self.store is not None and record is not None and record.status == "complete":
                 try:
-                    examples = [ExampleOutcome(*row) for row in read_fields(self.store, job, record, _FIELDS)]
+                    examples = [ExampleOutcome(*row) for row in read_columns(self.store, job, record, _FIELDS)]
                 except StoreError:  # the tables that need them say so
                     examples = []
             self._read[job.key] = {example.example: example for example in examples}

@@ -81,14 +81,13 @@ def find_copy(spec: TaskSpec, data_path: Sequence[Path]) -> tuple[Path, LocalLay
 def describe_partial(spec: TaskSpec, data_path: Sequence[Path]) -> str:
     """Say which files an incomplete copy lacks, as the start of a sentence. Empty where no folder has any of them."""
     for root in data_path:
-        # The layout that lacks the least: a validation file may be left out where there is a training file.
-        # Sorted is stable, so of layouts that lack equally many files the preferred one is named.
-        for missing, layout in sorted(
-            ((possible.missing(root), possible) for possible in list_layouts(spec)),
-            key=lambda possible: len(possible[0]),
-        ):
+        # The first of these that has a file is the one that lacks the fewest; of several the preferred one, because
+        # `sorted` is stable.
+        for layout in sorted(list_layouts(spec), key=lambda layout: len(layout.missing(root))):
+            missing = layout.missing(root)
             if len(missing) < len(layout.sources):
-                return f"{root} has some of its files but not {', '.join(str(p.relative_to(root)) for p in missing)}; "
+                names = ", ".join(str(path.relative_to(root)) for path in missing)
+                return f"{root} has some of its files but not {names}; "
     return ""
 
 

@@ -66,7 +66,7 @@ class DocumentCollection:
             digest.update(f"{len(part)}:{part}".encode())
         return digest.hexdigest()
 
-    def own(self, query: str) -> int | None:
+    def find_left_out(self, query: str) -> int | None:
         """Return the place of the document that is left out of a query's ranking; None where none is."""
         return self.place.get(query) if self.without_own else None
 

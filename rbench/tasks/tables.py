@@ -64,15 +64,8 @@ def read(spec: TaskSpec, path: Path) -> tuple[str, SourceColumns, dict[str, list
     place = open_place(path)
     needed_columns = table_columns(spec)
     for table in place.tables:
-        for column in (*needed_columns.texts, *((needed_columns.label,) if needed_columns.label is not None else ())):
-            if table.rows and column not in table.columns:
-                hint = (
-                    f" (did you mean `{close_columns[0]}`?)"
-                    if (close_columns := nearest_names(column, table.columns, n=1))
-                    else ""
-                )
-                listed_columns = f"there are {', '.join(table.columns)}{hint}"
-                raise ResourceError(f"{table.path}: task `{spec.name}` needs a column `{column}`; {listed_columns}")
+        if table.rows:  # an empty table may have no columns
+            _check_columns(spec, needed_columns, table)
     if place.whole is None:
         origin, rows = f"table {place.path}", _read_splits(spec, place)
     elif spec.of_kind.label_column is None or spec.local.split == "test":
@@ -81,6 +74,19 @@ def read(spec: TaskSpec, path: Path) -> tuple[str, SourceColumns, dict[str, list
     else:
         origin, rows = _divide(place.whole, quarters=spec.local.split == "quarters")
     return origin, needed_columns, with_known_labels(spec, rows)
+
+
+def _check_columns(spec: TaskSpec, needed: SourceColumns, table: FileTable) -> None:
+    """Raise ResourceError where a table lacks a column that the task needs."""
+    names = needed.texts if needed.label is None else (*needed.texts, needed.label)
+    missing = next((name for name in names if name not in table.columns), None)
+    if missing is None:
+        return
+    close = nearest_names(missing, table.columns, n=1)
+    hint = f" (did you mean `{close[0]}`?)" if close else ""
+    raise ResourceError(
+        f"{table.path}: task `{spec.name}` needs a column `{missing}`; there are {', '.join(table.columns)}{hint}"
+    )
 
 
 def _read_splits(spec: TaskSpec, place: TablePlace) -> dict[str, list[SourceRow]]:
@@ -106,9 +112,9 @@ def _divide(table: FileTable, *, quarters: bool = False) -> tuple[str, dict[str,
             f"{table.path}: it has {len(rows)} rows, and at least {FEWEST_ROWS} are divided into train, validation and "
             "test. A classifier that exists is attacked on all of them: --classifier, or `split: test` in a suite"
         )
-    parts = split.divide_in_three(len(rows), seed=rule.seed, validation=rule.validation, test=rule.test)
+    places = split.divide_in_three(len(rows), seed=rule.seed, validation=rule.validation, test=rule.test)
     how = f"divided by seed {rule.seed}; test: {rule.test:.0%}, then {rule.validation:.0%} validation"
-    return f"table {table.path} ({how})", {name: [rows[i] for i in numbers] for name, numbers in parts.items()}
+    return f"table {table.path} ({how})", {name: [rows[i] for i in places[name]] for name in places}
 
 
 def _number_rows(name: str, table: FileTable) -> list[SourceRow]:
@@ -116,7 +122,7 @@ def _number_rows(name: str, table: FileTable) -> list[SourceRow]:
 
 
 def with_known_labels(spec: TaskSpec, rows: Mapping[str, list[SourceRow]]) -> dict[str, list[SourceRow]]:
-    """Return the rows with labels as text. The places of rows with unknown labels say which label it is.
+    """Return the rows with labels as text. In rows with an unknown label, `where` names it too.
 
     Raises:
         ResourceError: more than `MOST_UNKNOWN` of all rows have labels that the task does not have.
@@ -124,17 +130,16 @@ def with_known_labels(spec: TaskSpec, rows: Mapping[str, list[SourceRow]]) -> di
     known_columns = table_columns(spec)
     if known_columns.label is None:
         return dict(rows)
-    written = {
-        name: [_write_label(spec, known_columns, row) for row in split_rows] for name, split_rows in rows.items()
-    }
-    # `_write_label` put an unknown label into the place of its row, so a changed place tells such rows.
-    unknown = [
-        row
-        for name in rows
-        for original_row, row in zip(rows[name], written[name], strict=True)
-        if row.where != original_row.where
-    ]
-    total = sum(map(len, rows.values()))
+    written: dict[str, list[SourceRow]] = {}
+    unknown: list[SourceRow] = []
+    for name, split_rows in rows.items():
+        written[name] = []
+        for row in split_rows:
+            new_row, is_known = _write_label(spec, known_columns, row)
+            written[name].append(new_row)
+            if not is_known:
+                unknown.append(new_row)
+    total = sum(len(split_rows) for split_rows in rows.values())
     if len(unknown) > MOST_UNKNOWN * total:
         expected = "a number" if spec.of_kind.has_scores else f"one of the labels {', '.join(spec.labels)}"
         raise ResourceError(
@@ -145,15 +150,13 @@ def with_known_labels(spec: TaskSpec, rows: Mapping[str, list[SourceRow]]) -> di
     return written
 
 
-def _write_label(spec: TaskSpec, known_columns: SourceColumns, row: SourceRow) -> SourceRow:
-    """Return the row with its label as text, and with the label in its place if it is unknown."""
+def _write_label(spec: TaskSpec, known_columns: SourceColumns, row: SourceRow) -> tuple[SourceRow, bool]:
+    """Return the row with its label as text, and whether the task has the label. If not, `where` names it too."""
     assert known_columns.label is not None
     value = row.values.get(known_columns.label)
     text = value if spec.of_kind.has_scores else text_of_label(value)
     check_unicode(str(text), f"{row.where}: the label")
-    where = (
-        row.where
-        if find_label(spec, known_columns, text) is not None
-        else f'{row.where}: "{"" if value is None else value}"'
-    )
-    return row._replace(where=where, values={**row.values, known_columns.label: text})
+    is_known = find_label(spec, known_columns, text) is not None
+    shown = "" if value is None else value
+    where = row.where if is_known else f'{row.where}: "{shown}"'
+    return row._replace(where=where, values={**row.values, known_columns.label: text}), is_known

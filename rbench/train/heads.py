@@ -77,7 +77,7 @@ def vocabulary_head(masked_lm: Any) -> nn.Module | None:
     return next((getattr(masked_lm, name) for name in ("cls", "lm_head") if hasattr(masked_lm, name)), None)
 
 
-class MaskedLoss(nn.Module):
+class MaskedLMLoss(nn.Module):
     """The masked-LM loss of a transformers model, with its head applied to the masked tokens only.
 
     The loss equals the model's own. On a tiny model, the logits of all tokens would cost as much as everything else.
@@ -102,7 +102,7 @@ class MaskedBatches(nn.Module):
     The collator does not mask, because a loader fetches ahead: a resumed run would then draw other masks.
     """
 
-    def __init__(self, loss: MaskedLoss, collator: Any) -> None:
+    def __init__(self, loss: MaskedLMLoss, collator: Any) -> None:
         super().__init__()
         self.loss = loss
         self._collator = collator

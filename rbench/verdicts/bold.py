@@ -40,32 +40,36 @@ class _ComparedContest:
     """What is compared in one contest."""
 
     contest: Contest
-    there: Mapping[int, float]
+    values: Mapping[int, float]
     """The values that are compared, by row."""
     best: int
-    """The row of the best one."""
-    found: Mapping[int, DifferenceEstimate]
-    """What the best one is compared with by row, each the other less the best; empty where all print alike."""
-    victims: bool
-    """Whether the metric is one of victims, which each attack on a victim found the same."""
+    """The row of the best value."""
+    differences: Mapping[int, DifferenceEstimate]
+    """By row, how far each other value is above the best one; empty where all print alike."""
+    of_victims: bool
+    """Whether the metric is one of victims, for which each attack on a victim found the same."""
     unpaired: bool = False
     """Whether they are compared by counts alone."""
 
     @property
     def pairs(self) -> int:
         """The number of comparisons that a reader makes who looks for the best and for what is worse."""
-        return len(self.there) * (len(self.there) - 1) // 2
+        return len(self.values) * (len(self.values) - 1) // 2
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What two contests have in common that are one: each attack on a victim found the same clean accuracy."""
-        keys = [keys for row, keys in self.contest.entries if row in self.there]
-        cells = tuple(tuple(key[1:] if self.victims else key for key in cell_keys) for cell_keys in keys)
-        return self.contest.metric, cells, tuple(self.there.values())
+        """The same for contests that are one comparison: those of victims under several attacks."""
+        cells: list[tuple[tuple[str, ...], ...]] = []
+        for row, keys in self.contest.entries:
+            if row in self.values:
+                # The first name of a key is the attack.
+                cells.append(tuple(key[1:] if self.of_victims else key for key in keys))
+        return self.contest.metric, tuple(cells), tuple(self.values.values())
 
     @property
     def p(self) -> list[float | None]:
-        return [difference.p for difference in self.found.values()]
+        """The p of each difference, not corrected."""
+        return [difference.p for difference in self.differences.values()]
 
 
 def mark_bold(table: Table, results: Results, bold_kind: Bold = "significant") -> Table:
@@ -85,45 +89,53 @@ def mark_bold(table: Table, results: Results, bold_kind: Bold = "significant") -
     metrics = results.metrics
     # Values that depend on what else a machine did are not tested.
     contests = [contest for contest in table.contests if metrics[contest.metric].about.repeatable]
-    results_of_contests = [judge.compared(table, contest) for contest in contests]
-    compared = [contest_result for contest_result in results_of_contests if contest_result is not None]
-    # The clean accuracy stands under each attack, but it is only one comparison.
-    by_identity = {contest_result.identity: contest_result for contest_result in compared}
-    family = sum(contest_result.pairs for contest_result in by_identity.values())
-    # One family over all contests, and `family` counts all pairs, not only those with the best: who looks for the best
-    # has looked at all of them.
-    corrected = iter(correct_by_holm([p for contest_result in by_identity.values() for p in contest_result.p], family))
-    by_same = {same: [next(corrected) for _ in contest_result.found] for same, contest_result in by_identity.items()}
-    shared = {}
-    for contest_result in compared:
-        worse = _worse_rows(table, contest_result, by_same[contest_result.identity])
-        shared[contest_result.contest] = contest_result.there.keys() - worse if worse else frozenset()
-    bold = {(row, contest.column) for contest, rows in shared.items() for row in rows}
-    tested_places = {(row, contest.column) for contest in contests for row, _ in contest.entries}
-    rows = tuple(
-        tuple(
-            _set_best(entry, best=(i, k) in bold) if (i, k) in tested_places else entry for k, entry in enumerate(row)
-        )
-        for i, row in enumerate(table.rows)
-    )
-    marked_table = replace(table, rows=rows)
+    all_results = [judge.compared(table, contest) for contest in contests]
+    compared = [result for result in all_results if result is not None]
+    bold_rows, family = _find_bold_rows(table, compared)
+    marked_table = _mark_rows(table, contests, bold_rows)
     how_tested = f"{_describe_pairing(compared)}, {describe_correction(family, 'this table')}" if compared else ""
-    # What a victim is before any attack is nothing that an encoder has for knowing little.
-    robust = [contest for contest in shared if metrics[contest.metric].of != "victims"]
-    controls = judge.note_controls(
-        [
-            key
-            for contest_result in robust
-            for row, keys in contest_result.entries
-            if row in shared[contest_result]
-            for key in keys
-        ]
+    bold_keys: list[CellKey] = []
+    for contest, rows in bold_rows.items():
+        # Only under attack may a victim look good because it knows little.
+        if metrics[contest.metric].of != "victims":
+            bold_keys += [key for row, keys in contest.entries if row in rows for key in keys]
+    new_notes = (
+        *_note_undecided(table, bold_rows, how_tested),
+        *_note_flagged(table, contests),
+        *judge.note_controls(bold_keys),
     )
-    new_notes = (*_note_undecided(table, shared, how_tested), *_note_flagged(table, contests), *controls)
-    bold_said = _describe_bold(
-        marked_table, {contest.column for contest in contests if _has_numbers(marked_table, contest)}, how_tested
-    )
+    tested_columns = {contest.column for contest in contests if _has_numbers(marked_table, contest)}
+    bold_said = _describe_bold(marked_table, tested_columns, how_tested)
     return replace(marked_table, bold=bold_said, notes=(*table.notes, *new_notes), brief=(*table.brief, *new_notes))
+
+
+def _find_bold_rows(table: Table, compared: Sequence[_ComparedContest]) -> tuple[dict[Contest, Collection[int]], int]:
+    """Return the rows that are bold in each contest, and how many comparisons p is corrected for.
+
+    All contests are one family. It counts all pairs, not only those with the best: who looks for the best has looked at
+    all of them. The clean accuracy stands under each attack, but it is only one comparison.
+    """
+    distinct = {result.identity: result for result in compared}
+    family = sum(result.pairs for result in distinct.values())
+    all_p = [p for result in distinct.values() for p in result.p]
+    corrected = iter(correct_by_holm(all_p, family))
+    corrected_p = {identity: [next(corrected) for _ in result.p] for identity, result in distinct.items()}
+    bold_rows: dict[Contest, Collection[int]] = {}
+    for result in compared:
+        worse = _worse_rows(table, result, corrected_p[result.identity])
+        bold_rows[result.contest] = result.values.keys() - worse if worse else frozenset()
+    return bold_rows, family
+
+
+def _mark_rows(table: Table, contests: Sequence[Contest], bold_rows: Mapping[Contest, Collection[int]]) -> Table:
+    """Return a table in which of all entries that are tested only these are marked as the best."""
+    bold_places = {(row, contest.column) for contest, bold in bold_rows.items() for row in bold}
+    rows = [list(row) for row in table.rows]
+    for contest in contests:
+        column = contest.column
+        for row, _ in contest.entries:
+            rows[row][column] = _set_best(rows[row][column], best=(row, column) in bold_places)
+    return replace(table, rows=tuple(tuple(row) for row in rows))
 
 
 def _has_numbers(table: Table, contest: Contest) -> bool:
@@ -153,26 +165,25 @@ def _compared_values(table: Table, contest: Contest) -> dict[int, float]:
 
 def _worse_rows(table: Table, result: _ComparedContest, corrected_p: Sequence[float | None]) -> set[int]:
     """Return the rows that are significantly worse than the best."""
-    return {
-        row
-        for (row, difference), p in zip(result.found.items(), corrected_p, strict=True)
-        if p is not None
-        and p < ALPHA
-        and difference.value is not None
-        # Paired and shown values may point in opposite directions: then the entry is not shown to be worse.
-        and difference.value * (result.there[row] - result.there[result.best]) > 0
-        and not _prints_like_best(table, result, row)
-    }
+    worse = set()
+    for (row, difference), p in zip(result.differences.items(), corrected_p, strict=True):
+        if p is None or p >= ALPHA or difference.value is None:
+            continue
+        # The paired difference may point the other way than the values shown: then the entry is not shown to be worse.
+        shown_difference = result.values[row] - result.values[result.best]
+        if difference.value * shown_difference > 0 and not _prints_like_best(table, result, row):
+            worse.add(row)
+    return worse
 
 
 def _prints_like_best(table: Table, result: _ComparedContest, row: int) -> bool:
-    """Whether an entry prints like the best one."""
+    """Return whether an entry prints like the best one."""
     number = _number_at(table, row, result.contest.column)
-    return number.shown(result.there[row]) == number.shown(result.there[result.best])
+    return number.shown(result.values[row]) == number.shown(result.values[result.best])
 
 
 def _describe_pairing(compared: Sequence[_ComparedContest]) -> str:
-    kinds = {result.unpaired for result in compared if result.found}
+    kinds = {result.unpaired for result in compared if result.differences}
     if len(kinds) > 1:
         return "paired, or by counts"
     return "unpaired, by counts" if True in kinds else "paired"
@@ -189,19 +200,19 @@ def _describe_bold(table: Table, tested: set[int], how_tested: str) -> str:
     return f", and{where} all that are not significantly worse ({how_tested})"
 
 
-def _note_undecided(table: Table, shared: Mapping[Contest, Collection[int]], how_tested: str) -> list[str]:
+def _note_undecided(table: Table, bold_rows: Mapping[Contest, Collection[int]], how_tested: str) -> list[str]:
     """Say in how many contests nothing is bold because nothing there is significantly worse than the best."""
-    num_undecided = sum(not rows for rows in shared.values())
+    num_contests = len(bold_rows)
+    num_undecided = sum(not rows for rows in bold_rows.values())
     if not num_undecided:
         return []
     group_text = "of each task" if table.layout == "by-task" else table.meaning.among.removesuffix(" and column")
     columns = "columns" if group_text == "of each column" else f"columns {group_text}"
-    where = (
-        "No column has bold"
-        if num_undecided == len(shared) == 1
-        else f"{num_undecided} of {len(shared)} {columns} have no bold"
-    )
-    tested = f" ({how_tested})" if num_undecided == len(shared) else ""
+    where = f"{num_undecided} of {num_contests} {columns} have no bold"
+    if num_contests == 1:
+        where = "No column has bold"
+    # Where some contests are decided, the note on bold says how entries were tested.
+    tested = f" ({how_tested})" if num_undecided == num_contests else ""
     return [f"{where}: no entry there is significantly worse than the best{tested}."]
 
 
@@ -209,9 +220,9 @@ def _note_flagged(table: Table, contests: Sequence[Contest]) -> list[str]:
     """Say that flagged entries take no part, where there are any beside others."""
     entries = (table.rows[row][contest.column] for contest in contests for row, _ in contest.entries)
     any_flagged = any(isinstance(entry, Number) and entry.flagged and not entry.withheld for entry in entries)
-    return (
-        ["Flagged entries are never bold, and bold compares the others."] if any_flagged and len(table.rows) > 1 else []
-    )
+    if not any_flagged or len(table.rows) < 2:
+        return []
+    return ["Flagged entries are never bold, and bold compares the others."]
 
 
 @dataclass(frozen=True)
@@ -236,35 +247,35 @@ class _ContestJudge:
             return None
         metric = self.results.metrics[contest.metric]
         best_of = min if metric.about.best == "lowest" else max
-        victims = metric.of == "victims"
+        of_victims = metric.of == "victims"
         best = best_of(value_by_row, key=value_by_row.__getitem__)
-        if len({_number_at(table, row, contest.column).shown(value) for row, value in value_by_row.items()}) == 1:
-            return _ComparedContest(contest, value_by_row, best, {}, victims)
+        printed = {_number_at(table, row, contest.column).shown(value) for row, value in value_by_row.items()}
+        if len(printed) == 1:
+            return _ComparedContest(contest, value_by_row, best, {}, of_victims)
         keys = dict(contest.entries)
         # One entry without outcomes makes the whole contest unpaired: differences of two kinds are not ranked together.
-        unpaired = any(self._values(key, contest.metric) is None for row in value_by_row for key in keys[row])
+        compared_keys = [key for row in value_by_row for key in keys[row]]
+        unpaired = any(self._values(key, contest.metric) is None for key in compared_keys)
         differences = {
             row: self._compare(keys[best], keys[row], contest.metric, paired=not unpaired)
             for row in value_by_row
             if row != best
         }
-        return _ComparedContest(contest, value_by_row, best, differences, victims, unpaired)
+        return _ComparedContest(contest, value_by_row, best, differences, of_victims, unpaired)
 
     def note_controls(self, bold: Sequence[CellKey]) -> tuple[str, ...]:
         """Return a note on bold entries of controls, whose robustness may mean little."""
-        flags = self.results.flags
-        control_names = {
-            key[1]: None
-            for key in dict.fromkeys(bold)
-            if any(
-                job.stage in ("finetune", "open") and job.entry is not None and job.entry.control
-                for job in flags.jobs_behind(self._grid.cells[key].jobs)
-            )
-        }
-        if not control_names:
+        names = []
+        for key in dict.fromkeys(bold):
+            _, encoder, *_ = key
+            jobs = self.results.flags.jobs_behind(self._grid.cells[key].jobs)
+            victim_entries = [job.entry for job in jobs if job.stage in ("finetune", "open")]
+            if any(entry is not None and entry.control for entry in victim_entries):
+                names.append(f"{encoder} (control)")
+        if not names:
             return ()
         reason = "since a network that knows little may be fooled less"
-        return (f"Bold, but with care, {reason}: {', '.join(f'{name} (control)' for name in control_names)}.",)
+        return (f"Bold, but with care, {reason}: {', '.join(dict.fromkeys(names))}.",)
 
     def _compare(
         self, best_keys: Sequence[CellKey], other_keys: Sequence[CellKey], metric: str, *, paired: bool
@@ -273,20 +284,21 @@ class _ContestJudge:
         cells = [(self._grid.cells[a], self._grid.cells[b]) for a, b in zip(best_keys, other_keys, strict=True)]
         share = self.results.metrics[metric].share
         if paired:
-            values = [[self._values(cell.key, metric) or () for cell in pair] for pair in cells]
-            samples = [pair_observations(*pair) for pair in values]
-        elif len(cells) == 1:
+            samples = []
+            for a, b in cells:
+                samples.append(pair_observations(self._values(a.key, metric) or (), self._values(b.key, metric) or ()))
+            if len(samples) > 1:
+                return compare_averages(samples, shares=share)
+            return compare(samples[0], shares=share)
+        if len(cells) == 1:
             return compare_by_counts(*cells[0], metric)
-        elif not share or any(len(cell.tallies) > 1 for pair in cells for cell in pair):
-            samples = [pair_by_run(a, b, metric) for a, b in cells]
-        else:
-            pooled = [(a.pooled_metric(metric), b.pooled_metric(metric)) for a, b in cells]
-            return average_differences(
-                [(a, b) for a, b in pooled if isinstance(a, Proportion) and isinstance(b, Proportion)]
-            )
-        if len(samples) > 1:
-            return compare_averages(samples, shares=paired and share)
-        return compare(samples[0], shares=paired and share)
+        several_seeds = any(len(a.tallies) > 1 or len(b.tallies) > 1 for a, b in cells)
+        if several_seeds or not share:
+            return compare_averages([pair_by_run(a, b, metric) for a, b in cells], shares=False)
+        pooled = [(a.pooled_metric(metric), b.pooled_metric(metric)) for a, b in cells]
+        return average_differences(
+            [(a, b) for a, b in pooled if isinstance(a, Proportion) and isinstance(b, Proportion)]
+        )
 
     def _values(self, key: CellKey, metric: str) -> tuple[JobValues, ...] | None:
         """Return the values of a cell by job and example; None where the outcomes of a job cannot be read."""
@@ -316,55 +328,56 @@ def read_table(table: Table) -> str | None:
 
     None where the table is larger, compares more than two entries, or misses one.
     """
-    last_contest: dict[tuple[int, ...], Contest] = {}
-    for contest in table.contests:  # the last column of the metric: that of the average, where there is one
+    # Of each group of rows the last column of the metric: that of the average, where there is one.
+    last_columns: dict[tuple[int, ...], int] = {}
+    for contest in table.contests:
         if contest.metric == table.metric:
-            last_contest[tuple(row for row, _ in contest.entries)] = contest
-    if not last_contest or len(table.rows) > MAX_ROWS:
+            last_columns[tuple(row for row, _ in contest.entries)] = contest.column
+    if not last_columns or len(table.rows) > MAX_ROWS:
         return None
-    pairs = [_read_pair(table, contest.column, rows) for rows, contest in last_contest.items() if len(rows) == 2]
-    readable = [pair for pair in pairs if pair is not None]
-    if len(readable) < len(last_contest):
-        return None
-    better = table.meaning.good
+    pairs: list[_PairReading] = []
+    for rows, column in last_columns.items():
+        pair = _read_pair(table, column, rows) if len(rows) == 2 else None
+        if pair is None:
+            return None
+        pairs.append(pair)
+    undecided = [pair for pair in pairs if not pair.decided]
+    decided: dict[tuple[str, str], list[_PairReading]] = {}
+    for pair in pairs:
+        if pair.decided:
+            decided.setdefault(pair.names, []).append(pair)
+    if undecided and not decided:
+        one, other = undecided[0].names
+        return f"Nothing tells {one} and {other} apart: {_list_places(undecided)}."
     sentences = [
-        f"{names[0]} is {better} than {names[1]} "
-        f"{_list_places([pair for pair in readable if pair.decided and pair.names == names])}"
-        for names in dict.fromkeys(pair.names for pair in readable if pair.decided)
+        f"{better} is {table.meaning.good} than {worse} {_list_places(of_names)}"
+        for (better, worse), of_names in decided.items()
     ]
-    undecided = [pair for pair in readable if not pair.decided]
-    if undecided and not sentences:
-        return f"Nothing tells {undecided[0].names[0]} and {undecided[0].names[1]} apart: {_list_places(undecided)}."
     ending = f"; {_list_places(undecided)} nothing tells them apart" if undecided else ""
     return f"{'; '.join(sentences)}{ending}."
 
 
 def _read_pair(table: Table, column: int, rows: Sequence[int]) -> _PairReading | None:
-    entries = [table.rows[row][column] for row in rows]
-    first_number, second_number = entries
-    if (
-        not (isinstance(first_number, Number) and isinstance(second_number, Number))
-        or first_number.value is None
-        or second_number.value is None
-    ):
+    """Read two entries of a column; None where one is missing or flagged."""
+    first, second = (table.rows[row][column] for row in rows)
+    if not isinstance(first, Number) or not isinstance(second, Number) or first.value is None or second.value is None:
         return None
-    if (
-        first_number.flagged or second_number.flagged
-    ):  # bold compares the others, so that its absence says nothing of these two
+    # Bold compares the entries without a flag, so that its absence says nothing of a flagged one.
+    if first.flagged or second.flagged:
         return None
-    texts = [[entry for entry in table.rows[row] if isinstance(entry, str)] for row in rows]
+    texts, other_texts = ([entry for entry in table.rows[row] if isinstance(entry, str)] for row in rows)
     grouped = table.header[0] != "Encoder"  # then the first column says where
-    where = texts[0][0] if grouped else ""
-    differ = [i for i, (a, b) in enumerate(zip(*texts, strict=True)) if a != b and i >= grouped]
-    pair_names = [" ".join(row_texts[i] for i in differ) for row_texts in texts]
-    plain = [re.sub(r" ?\[[^]]*\]", "", name) for name in pair_names]
-    if len(set(plain)) == len(pair_names):  # options, as in `clean[epochs=4]`, only where names alone are the same
-        pair_names = plain
-    shown = [number.shown(number.value) for number in (first_number, second_number) if number.value is not None]
-    order = (0, 1) if first_number.best or not second_number.best else (1, 0)
-    first, second = order
-    decided = first_number.best != second_number.best
-    return _PairReading(where, (pair_names[first], pair_names[second]), (shown[first], shown[second]), decided)
+    where = texts[0] if grouped else ""
+    differ = [i for i, (a, b) in enumerate(zip(texts, other_texts, strict=True)) if a != b and i >= grouped]
+    name, other_name = (" ".join(row_texts[i] for i in differ) for row_texts in (texts, other_texts))
+    # Options, as in `clean[epochs=4]`, are left out unless names alone are the same.
+    plain, other_plain = (re.sub(r" ?\[[^]]*\]", "", full_name) for full_name in (name, other_name))
+    if plain != other_plain:
+        name, other_name = plain, other_plain
+    shown, other_shown = first.shown(first.value), second.shown(second.value)
+    if second.best and not first.best:
+        return _PairReading(where, (other_name, name), (other_shown, shown), decided=True)
+    return _PairReading(where, (name, other_name), (shown, other_shown), decided=first.best != second.best)
 
 
 def _list_places(pairs: Sequence[_PairReading]) -> str:

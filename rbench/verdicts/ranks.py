@@ -97,11 +97,9 @@ class ModelRanking:
         pair = next(entry for entry in self.pairs if {entry.one, entry.other} == first_two)
         difference, first, second = pair.difference, names[pair.one], names[pair.other]
         assert difference.value is not None, "contestants with a place have numbers"
-        interval_text = (
-            f", 95% interval {100 * difference.low:.1f} to {100 * difference.high:.1f}"
-            if difference.low is not None and difference.high is not None
-            else ""
-        )
+        interval_text = ""
+        if difference.low is not None and difference.high is not None:
+            interval_text = f", 95% interval {100 * difference.low:.1f} to {100 * difference.high:.1f}"
         difference_text = (
             f"{100 * abs(difference.value):.1f} points of accuracy under attack{interval_text}, p "
             f"{format_p_value(pair.p) or 'unknown'}"
@@ -120,8 +118,9 @@ def _texts_needed(difference: DifferenceEstimate, attacks: int) -> str:
     if not difference.value or not difference.smallest:
         return ""
     n = difference.n * (difference.smallest / abs(difference.value)) ** 2
-    digits = max(1, 10 ** max(0, len(str(ceil(n))) - 2))
-    return f" If it is as large as that, about {ceil(n / digits) * digits:,} texts would show it four times in five."
+    # Rounded up to two digits.
+    unit = 10 ** max(0, len(str(ceil(n))) - 2)
+    return f" If it is as large as that, about {ceil(n / unit) * unit:,} texts would show it four times in five."
 
 
 def rank_models(results: Results, *, compared: bool = True) -> ModelRanking:
@@ -139,80 +138,84 @@ def rank_models(results: Results, *, compared: bool = True) -> ModelRanking:
             who = Contestant(cell.encoder, cell.finetune or "")
             all_cells.setdefault(who, {})[cell.task, cell.attack] = cell
     # Means over other tasks or attacks would be compared as if they were of one, so only the common cells count.
-    common = [
-        key
-        for key in next(iter(all_cells.values()), ())
-        if all(key in cells_by_contestant for cells_by_contestant in all_cells.values())
-    ]
-    if not common:
+    shared = set.intersection(*(set(own_cells) for own_cells in all_cells.values())) if all_cells else set()
+    if not shared:
         raise StoreError(f"{results.root} has no attack on a classifier that is common to all that would be ranked")
+    common = [key for key in next(iter(all_cells.values())) if key in shared]  # in the order of the suite
+    attacks = tuple(dict.fromkeys(attack for _, attack in common))
     has_strategies = len({who.finetune for who in all_cells if who.encoder in results.plan.suite.encoders}) > 1
     names = {who: f"{who.encoder}, {who.finetune}" if has_strategies else who.encoder for who in all_cells}
-    cells_by_contestant = {
-        who: {key: all_of_contestant[key] for key in common} for who, all_of_contestant in all_cells.items()
-    }
-    reasons = {who: _first_obstacle(list(cells_by_contestant[who].values()), cells) for who in cells_by_contestant}
-    values = {
-        who: _mean_of_cells(list(cells_by_contestant[who].values()), METRIC, cells) for who in cells_by_contestant
-    }
-    placed = [who for who in cells_by_contestant if not reasons[who] and _has_value(values[who])]
+    common_cells = {who: {key: own_cells[key] for key in common} for who, own_cells in all_cells.items()}
+    reasons, values = {}, {}
+    for who, own_cells in common_cells.items():
+        reasons[who] = _first_obstacle(list(own_cells.values()), cells)
+        values[who] = _mean_of_cells(list(own_cells.values()), METRIC, cells)
+    placed = [who for who in common_cells if not reasons[who] and _has_value(values[who])]
     placed.sort(key=lambda who: -_value_or_lowest(values[who]))
-    pairs = _compare_pairs(placed, cells_by_contestant, cells) if compared else []
-    above = {
-        who: [tested.other for tested in pairs if tested.one == who and tested.verdict == "higher"]
-        for who in cells_by_contestant
-    }
+    pairs = _compare_pairs(placed, common_cells, cells) if compared else []
+    easier: dict[Contestant, list[Contestant]] = {who: [] for who in common_cells}
+    # First where the verdict is the order of the values, then where the paired difference points the other way.
+    for pair in pairs:
+        if pair.verdict == "higher":
+            easier[pair.one].append(pair.other)
     for pair in pairs:
         if pair.verdict == "lower":
-            above[pair.other].append(pair.one)
-    attacks = tuple(dict.fromkeys(attack for _, attack in common))
-    entries = [
-        RankedContestant(
+            easier[pair.other].append(pair.one)
+    entries = []
+    for who in (*placed, *(who for who in common_cells if who not in placed)):
+        own_cells = common_cells[who]
+        by_attack = {}
+        for attack in attacks:
+            attack_cells = [cell for (_, own_attack), cell in own_cells.items() if own_attack == attack]
+            by_attack[attack] = _mean_value(attack_cells, METRIC, cells)
+        num_harder = sum(who in easier[other] for other in placed)
+        entry = RankedContestant(
             who,
             names[who],
-            1 + sum(who in above[other] for other in placed) if who in placed else None,
+            1 + num_harder if who in placed else None,
             values[who],
-            _mean_of_cells(list(cells_by_contestant[who].values()), CLEAN, cells),
-            {
-                attack: _mean_value(
-                    [cell for key, cell in cells_by_contestant[who].items() if key[1] == attack], METRIC, cells
-                )
-                for attack in attacks
-            },
-            tuple(names[other] for other in above[who]),
+            _mean_of_cells(list(own_cells.values()), CLEAN, cells),
+            by_attack,
+            tuple(names[other] for other in easier[who]),
             reasons[who],
         )
-        for who in (*placed, *(who for who in cells_by_contestant if who not in placed))
-    ]
+        entries.append(entry)
     return ModelRanking(tuple(entries), tuple(pairs), tuple(dict.fromkeys(task for task, _ in common)), attacks)
 
 
 def words_sentence(results: Results, found: ModelRanking) -> str:
     """Say which of the first two is easier to fool by the words that it takes, and by how much; or how many texts would
     decide it. Empty where fewer than two are ranked, or the RUN has no words needed (of a single attack)."""
-    placed = [one for one in found.entries if one.place is not None][:2]
-    cells = RunCells(results)
-    there = {
-        (Contestant(one.encoder, one.finetune or ""), one.task): one for one in cells.claim_scope.cells.get(WORDS, ())
-    }
-    keys = [[(one.who, task) for one in placed] for task in found.tasks]
-    if len(placed) < 2 or any(key not in there for pair in keys for key in pair):
+    placed = [entry for entry in found.entries if entry.place is not None][:2]
+    if len(placed) < 2:
         return ""
-    groups = tuple(CellGroup((there[one],), (there[other],)) for one, other in keys)
-    first, second = (one.name for one in placed)
-    difference = judge_comparison(
-        ClaimComparison((), first, second, "higher", groups), WORDS, ClaimBound(), cells
-    ).difference
+    cells = RunCells(results)
+    cell_of: dict[tuple[Contestant, str | None], CellOf] = {}
+    for cell in cells.claim_scope.cells.get(WORDS, ()):
+        cell_of[Contestant(cell.encoder, cell.finetune or ""), cell.task] = cell
+    groups = []
+    for task in found.tasks:
+        one, other = (cell_of.get((entry.who, task)) for entry in placed)
+        if one is None or other is None:
+            return ""
+        groups.append(CellGroup((one,), (other,)))
+    first, second = (entry.name for entry in placed)
+    comparison = ClaimComparison((), first, second, "higher", tuple(groups))
+    difference = judge_comparison(comparison, WORDS, ClaimBound(), cells).difference
     if difference is None or difference.value is None:
         return ""
-    d = difference
     span = ""
-    if d.low is not None and d.high is not None:
-        low, high = (d.low, d.high) if difference.value >= 0 else (-d.high, -d.low)
+    if difference.low is not None and difference.high is not None:
+        # The sentence has the size of the difference, so the interval of a negative one changes its sign.
+        low, high = difference.low, difference.high
+        if difference.value < 0:
+            low, high = -high, -low
         span = f", 95% interval {low:.2f} to {high:.2f}"
-    by = f"{abs(difference.value):.2f} words a text{span}, p {format_p_value(d.p) or 'unknown'}"
-    if (side := side_of_bound(d, d.p)) == "undecided":
-        return f"Words needed do not tell {first} from {second} yet: {by}.{_texts_needed(d, len(found.attacks))}"
+    by = f"{abs(difference.value):.2f} words a text{span}, p {format_p_value(difference.p) or 'unknown'}"
+    side = side_of_bound(difference, difference.p)
+    if side == "undecided":
+        needed = _texts_needed(difference, len(found.attacks))
+        return f"Words needed do not tell {first} from {second} yet: {by}.{needed}"
     easier, harder = (second, first) if side == "higher" else (first, second)
     return f"{easier} is easier to fool than {harder}: it takes fewer words, by {by}."
 
@@ -229,14 +232,11 @@ def _compare_pairs(
 ) -> list[ContestantPair]:
     differences = []
     for first, second in combinations(placed, 2):
-        groups = tuple(
-            CellGroup((cells_by_contestant[first][key],), (cells_by_contestant[second][key],))
-            for key in cells_by_contestant[first]
-        )
-        claim_estimate = judge_comparison(
-            ClaimComparison((), first.encoder, second.encoder, "higher", groups), METRIC, ClaimBound(), cells
-        )
-        differences.append((first, second, claim_estimate.difference or DifferenceEstimate(None, 0)))
+        second_cells = cells_by_contestant[second]
+        groups = [CellGroup((cell,), (second_cells[key],)) for key, cell in cells_by_contestant[first].items()]
+        comparison = ClaimComparison((), first.encoder, second.encoder, "higher", tuple(groups))
+        estimate = judge_comparison(comparison, METRIC, ClaimBound(), cells)
+        differences.append((first, second, estimate.difference or DifferenceEstimate(None, 0)))
     corrected = correct_by_holm([difference.p for *_, difference in differences])
     return [ContestantPair(*pair, p) for pair, p in zip(differences, corrected, strict=True)]
 
@@ -280,31 +280,14 @@ def build_table(results: Results) -> Table:
     for contestant in model_ranking.entries:
         value = contestant.value or DifferenceEstimate(None, 0)
         mean = Number(value.value, True, value.n, value.low, value.high, best=decided and contestant.place == 1)
-        values = (
-            None if share is None else Number(share, True)
-            for share in (_value_of(contestant.clean), *contestant.by_attack.values())
-        )
-        clean, *attacks = values
-        rows.append(
-            (
-                contestant.name,
-                contestant.place,
-                mean,
-                clean,
-                *attacks,
-                _describe_above(contestant, len(model_ranking.entries)),
-            )
-        )
+        shares = (_value_of(contestant.clean), *contestant.by_attack.values())
+        numbers = [None if share is None else Number(share, True) for share in shares]
+        harder_than = _describe_above(contestant, len(model_ranking.entries))
+        rows.append((contestant.name, contestant.place, mean, *numbers, harder_than))
+    attack_titles = [display_attack(attack) for attack in model_ranking.attacks]
     return Table(
         metric="ranks",
-        header=(
-            "Model",
-            "Place",
-            "Under attack",
-            "Clean",
-            *map(display_attack, model_ranking.attacks),
-            "Harder to fool than",
-        ),
+        header=("Model", "Place", "Under attack", "Clean", *attack_titles, "Harder to fool than"),
         rows=tuple(rows),
         cells=tuple(_cell_fields(model_ranking)),
         notes=tuple(_build_notes(model_ranking)),
@@ -370,10 +353,11 @@ def _build_notes(model_ranking: ModelRanking) -> list[str]:
             f"fool (text by text, {describe_correction(len(model_ranking.pairs), 'this ranking')}). It is of these "
             "weights: another training may give others."
         )
-    if plural := [
-        name for name, labels in (("tasks", model_ranking.tasks), ("attacks", model_ranking.attacks)) if len(labels) > 1
-    ]:
-        notes.append(f"All numbers are means over the {' and '.join(plural)}, which count alike.")
-    if unplaced := [contestant.name for contestant in model_ranking.entries if contestant.place is None]:
+    averaged = ["tasks"] if len(model_ranking.tasks) > 1 else []
+    averaged += ["attacks"] if len(model_ranking.attacks) > 1 else []
+    if averaged:
+        notes.append(f"All numbers are means over the {' and '.join(averaged)}, which count alike.")
+    unplaced = [contestant.name for contestant in model_ranking.entries if contestant.place is None]
+    if unplaced:
         notes.append(f"Not ranked, since their numbers decide nothing: {', '.join(unplaced)}.")
     return notes

@@ -63,7 +63,7 @@ class ScoreReader:
         """
         if self.scores == "names":
             return self._named(raw)
-        names, numbers = names_and_numbers(raw)
+        names, numbers = read_labels_and_numbers(raw)
         if len(numbers) != len(self.labels):
             raise AnswerError(
                 f"it gave {len(numbers)} numbers ({shorten(', '.join(names or map(str, numbers)))}), and the task has "
@@ -117,7 +117,7 @@ class ScoreReader:
             raise AnswerError(str(error)) from None
 
 
-def names_and_numbers(raw: Any) -> tuple[tuple[str, ...] | None, list[float]]:
+def read_labels_and_numbers(raw: Any) -> tuple[tuple[str, ...] | None, list[float]]:
     """Return the names of labels, where there are any, and the numbers.
 
     Raises AnswerError where it is none of a list of numbers, a mapping from label to number, a list of mappings with a
@@ -151,7 +151,7 @@ def names_and_numbers(raw: Any) -> tuple[tuple[str, ...] | None, list[float]]:
 def is_single_row(raw: Any) -> bool:
     """Return whether something is the scores of one text, right or wrong, and not a list of those of several."""
     try:
-        names_and_numbers(raw)
+        read_labels_and_numbers(raw)
     except AnswerError:
         return False
     return True

@@ -57,7 +57,7 @@ def test_the_time_of_a_text_is_that_of_all_encoders() -> None:
 
     store: Any = SimpleNamespace(look=look)
     jobs: Any = [*SECONDS]
-    assert choosing.seconds_per_text(store, jobs) == pytest.approx(30 / 300 + 10 / 200)
+    assert choosing.estimate_seconds_per_text(store, jobs) == pytest.approx(30 / 300 + 10 / 200)
 
 
 @pytest.mark.parametrize(("seconds", "hurried"), [(1.0, False), (3600.0, True)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rbench.config import load
-from rbench.config.claims import spell_out_quoted
+from rbench.config.claims import expand_quoted_claims
 from rbench.config.positions import PositionedData, Problems
 from rbench.config.registry import Registry
 from rbench.config.suite import LoadedSuite
@@ -98,11 +98,11 @@ def test_a_wrong_quotation_is_an_error_with_its_place(world: World, entry: str, 
 
 def test_a_quotation_has_the_places_of_the_papers_file() -> None:
     located = PositionedData({"claims": [{"paper": "adcl-table3"}]}, "my.yaml:1:1")
-    found = spell_out_quoted(located, Problems())
+    found = expand_quoted_claims(located, Problems())
     place = found.sub("claims", 0).at()
     assert Path(place.partition(":")[0]).name == "adcl-table3.yaml" and ":" in place
 
 
 def test_a_suite_without_quotations_stays_as_it_is() -> None:
     located = PositionedData({"claims": [{"id": "a"}]}, "my.yaml:1:1")
-    assert spell_out_quoted(located, Problems()) is located
+    assert expand_quoted_claims(located, Problems()) is located

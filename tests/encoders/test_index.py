@@ -89,7 +89,7 @@ def test_a_retriever_is_saved_with_its_documents(tmp_path: Path) -> None:
     assert (found.ids, found.without_own, found.max_length) == (made.ids, True, 12)
     places, grades = found.relevant("a")
     assert places.tolist() == [0, 2] and grades.tolist() == [2, 1]
-    assert (found.own("a"), found.own("q")) == (2, None)
+    assert (found.find_left_out("a"), found.find_left_out("q")) == (2, None)
     assert (found.encoder.encode(TEXTS) == encoder.encode(TEXTS)).all()
 
     (tmp_path / "victim" / RELEVANCE_FILE).write_text("{}")

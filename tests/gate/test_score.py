@@ -24,7 +24,7 @@ from rbench.gate.score import (
     mantel_haenszel_rise,
     rise_over_mean,
     rise_over_run,
-    sign_flip,
+    sign_flip_p_value,
     texts_needed,
 )
 
@@ -90,7 +90,7 @@ def test_several_seeds_are_judged_by_all_signs_of_the_examples(differences: list
         for signs in itertools.product((1, -1), repeat=len(differences))
     ]
     expected = np.mean([total >= sum(differences) for total in sums])
-    assert sign_flip(np.array(differences, float)) == pytest.approx(expected)
+    assert sign_flip_p_value(np.array(differences, float)) == pytest.approx(expected)
 
 
 def test_an_example_counts_once_however_many_seeds_attack_it() -> None:

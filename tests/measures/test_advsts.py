@@ -28,7 +28,7 @@ from rbench.schema import (
     Suite,
     TaskSpec,
 )
-from rbench.score import StsDeviations, Tally, attack_counts, attack_scores, wilson
+from rbench.score import StsDeviations, Tally, attack_scores, count_outcomes, wilson
 from rbench.store.runs import RunStore
 from rbench.store.verify import verify
 from rbench.tables import Results, build
@@ -109,7 +109,7 @@ def write(store: RunStore, job: Job) -> None:
             job=job,
             status="complete",
             scores=(*attack_scores(found, False).values(), *(StsDeviations.of(found).scores() if pair else ())),
-            counts=attack_counts(found, False),
+            counts=count_outcomes(found, False),
             provenance=Provenance(rbench="0"),
             outcomes=store.write_outcomes(job, found),
         )

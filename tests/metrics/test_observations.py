@@ -16,7 +16,7 @@ from rbench.errors import StoreError, SuiteError
 from rbench.metrics import MetricCatalogue, Observations, by_unit, columns_of, values
 from rbench.schema import Outcome
 from rbench.score import AttackOverlap
-from rbench.store.runs import read_fields
+from rbench.store.runs import read_columns
 from rbench.tables import Results
 from tests.refusals import refusal
 from tests.tables.conftest import make_suite
@@ -171,9 +171,9 @@ def test_only_the_columns_that_metrics_need_are_read_until_another_is_asked_for(
 
     def read(store: Any, job: Any, record: Any, names: Any) -> Any:
         asked.append([*names])
-        return read_fields(store, job, record, names)
+        return read_columns(store, job, record, names)
 
-    monkeypatch.setattr("rbench.metrics._observations.read_fields", read)
+    monkeypatch.setattr("rbench.metrics._observations.read_columns", read)
     results = Results.of(make_run(make_suite(), sealed=True))
     job = results.plan.attacks[0]
     of = results.observations(job)

@@ -49,7 +49,7 @@ class Bags:
                 np.array([ids.index(one) for one in relevance[query]]),
                 np.array([*relevance[query].values()], dtype=float),
             ),
-            own=lambda query: None if own is None else ids.index(own),
+            find_left_out=lambda query: None if own is None else ids.index(own),
         )
 
     def __call__(self, texts: Sequence[str]) -> torch.Tensor:

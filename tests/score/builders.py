@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rbench.schema import AttackJob, AttackSpec, Choice, Job, Outcome, Provenance, Record, ResourceSet, TaskSpec
-from rbench.score import attack_counts, attack_scores
+from rbench.score import attack_scores, count_outcomes
 
 
 def make_outcome(status: str, **more: object) -> Outcome:
@@ -26,6 +26,6 @@ def make_record(outcomes: list[Outcome], generator: str | None = None) -> Record
         job=job,
         status="complete",
         scores=tuple(attack_scores(outcomes).values()),
-        counts=attack_counts(outcomes),
+        counts=count_outcomes(outcomes),
         provenance=Provenance(rbench="0"),
     )

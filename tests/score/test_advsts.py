@@ -22,7 +22,7 @@ from rbench.schema import (
     TaskSpec,
 )
 from rbench.score import DEVIATIONS, StsDeviations, Tally, record_problem, sts_scores
-from rbench.score.attack import attack_counts, attack_scores
+from rbench.score.attack import attack_scores, count_outcomes
 
 STS = TaskSpec(name="sim", kind="sts", columns=("a", "b"), scale=(0, 5))
 BY_HAND: list[dict[str, Any]] = [
@@ -113,7 +113,7 @@ def record(rows: list[dict[str, Any]], without: str = "") -> Record:
         job=Job.make(spec, ("e", "sim", "cosine", "words"), {}, 0),
         status="complete",
         scores=tuple(score for score in scores if score.name != without),
-        counts=attack_counts(made, False),
+        counts=count_outcomes(made, False),
         provenance=Provenance(rbench="0"),
     )
 

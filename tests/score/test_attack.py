@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rbench.errors import StoreError
 from rbench.schema import Outcome, Record
-from rbench.score import STORED, Proportion, Tally, attack_counts, attack_scores
+from rbench.score import STORED, Proportion, Tally, attack_scores, count_outcomes
 from tests.score.builders import make_outcome, make_record
 
 outcomes = st.builds(
@@ -52,7 +52,7 @@ def test_a_sample_counted_by_hand() -> None:
         "oracle_asr": (1 / 4, 4),
         "seconds": (0.75, 4),
     }
-    assert attack_counts(sample) == {
+    assert count_outcomes(sample) == {
         "succeeded": 3,
         "failed": 1,
         "skipped": 1,
@@ -66,8 +66,8 @@ def test_a_sample_counted_by_hand() -> None:
 def test_wordless_examples_change_nothing_but_their_own_count(sample: list[Outcome], wordless: int) -> None:
     more = [make_outcome("skipped", skip_reason="no words")] * wordless
     assert attack_scores([*sample, *more]) == attack_scores(sample)
-    assert attack_counts([*sample, *more]) == attack_counts(sample) | {"wordless": wordless}
-    assert "wordless" not in attack_counts(sample)
+    assert count_outcomes([*sample, *more]) == count_outcomes(sample) | {"wordless": wordless}
+    assert "wordless" not in count_outcomes(sample)
     tally = Tally.of([*sample, *more])
     assert Tally.pooled([tally, tally]).wordless == 2 * wordless
     clean, asr, aua = (tally.score(metric).value for metric in ("clean", "asr", "aua"))

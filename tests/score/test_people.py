@@ -17,7 +17,7 @@ from rbench.score.people import (
     accepted_limits,
     estimate_rater_variance,
     krippendorff_alpha,
-    product_limits,
+    limits_of_product,
     rater_variance_of_sums,
     widen_by_raters,
 )
@@ -45,7 +45,7 @@ def simulated(
         row[:] = rate * said.mean() + said.mean() * (fell - rate)
         row[drawn] += rate * n / len(drawn) * (said - said.mean())
     shares = answers.mean(axis=0)
-    own = product_limits((fell.sum(), n), shares.mean(), accepted_limits(shares, raters))
+    own = limits_of_product((fell.sum(), n), shares.mean(), accepted_limits(shares, raters))
     return rate * shares.mean(), widen_by_raters(rate * shares.mean(), own, estimate_rater_variance(by_rater))
 
 
@@ -89,9 +89,9 @@ def test_limits_of_accepted_texts_are_wilsons_where_one_rater_counts_and_have_a_
     assert accepted_limits(shares, 1) == pytest.approx(wilson(30, 50), abs=2e-3)
     low, high = accepted_limits(np.ones(50), 3)
     assert low == pytest.approx(wilson(50, 50)[0]) and high == 1.0  # type: ignore[index]
-    low, high = product_limits((100, 100), 1.0, accepted_limits(np.ones(50), 3))
+    low, high = limits_of_product((100, 100), 1.0, accepted_limits(np.ones(50), 3))
     assert low < 0.93 and high == 1.0
-    assert product_limits((0, 100), 0.0, accepted_limits(np.zeros(1), 3))[0] == 0.0
+    assert limits_of_product((0, 100), 0.0, accepted_limits(np.zeros(1), 3))[0] == 0.0
     mixed = accepted_limits(np.full(50, 2 / 3), 3)
     assert mixed[1] - mixed[0] == pytest.approx(math.dist([wilson(100, 150)[0]], [wilson(100, 150)[1]]))  # type: ignore[index]
 

@@ -26,7 +26,7 @@ from rbench import api
 from rbench.cli import app
 from rbench.errors import StoreError
 from rbench.store.pack import pack, unpack
-from rbench.store.runs import RunStore, parquet, read_fields
+from rbench.store.runs import RunStore, parquet, read_columns
 from rbench.store.runs import packed as packing
 from rbench.store.runs.packed import ALWAYS_FITS, PackedFolder
 from tests.refusals import refusal
@@ -403,7 +403,7 @@ def test_a_forged_outcome_is_found(members: dict[str, bytes], whole: World, tmp_
     record = whole.store.record(job)
     assert record is not None
     with pytest.raises(StoreError):
-        read_fields(RunStore(path), job, record, ["num_queries"])
+        read_columns(RunStore(path), job, record, ["num_queries"])
 
 
 def test_records_that_cannot_be_read_are_named(members: dict[str, bytes], tmp_path: Path) -> None:

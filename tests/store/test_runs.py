@@ -15,7 +15,7 @@ from rbench import api
 from rbench.errors import StoreError
 from rbench.recipes import Workers
 from rbench.schema import Outcome
-from rbench.score import attack_counts
+from rbench.score import count_outcomes
 from tests.store.conftest import N, World
 from tests.store.damage import CONTRAST, PWWS, RANDOM, alter_line, drop_line, read_record
 
@@ -328,6 +328,6 @@ def test_attack_shows_examples_that_errored(world: World, erring: Callable[[int]
     options = api.Options(include=world.options.include, device="cpu", overrides=overrides)
     seen: list[tuple[Outcome, int, int]] = []
     outcomes = list(api.attack("toy", "mini-sentiment", "random", 2, options, seen=lambda *told: seen.append(told)))
-    assert attack_counts(outcomes)["errored"] == 1 and len(outcomes) == 2
+    assert count_outcomes(outcomes)["errored"] == 1 and len(outcomes) == 2
     assert [(number, count) for _, number, count in seen] == [(1, 2), (2, 2)]
     assert {one.example_id: one for one, _, _ in seen} == {one.example_id: one for one in outcomes}

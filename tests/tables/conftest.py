@@ -24,7 +24,7 @@ from rbench.schema import (
     Suite,
     TaskSpec,
 )
-from rbench.score import attack_counts, attack_scores
+from rbench.score import attack_scores, count_outcomes
 from rbench.store.runs import RunStore
 
 TASKS = {
@@ -111,7 +111,7 @@ def make_record(job: Job, outcomes: list[Outcome], **provenance: object) -> Reco
         job=job,
         status="complete",
         scores=tuple(attack_scores(outcomes).values()),
-        counts=attack_counts(outcomes),
+        counts=count_outcomes(outcomes),
         provenance=Provenance(**{"rbench": "0", **provenance}),
     )
 

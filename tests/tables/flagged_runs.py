@@ -23,7 +23,7 @@ from rbench.schema import (
     TaskSpec,
     Training,
 )
-from rbench.score import attack_counts, attack_scores, sts_scores
+from rbench.score import attack_scores, count_outcomes, sts_scores
 from rbench.score.contrast import contrast_scores
 from rbench.store.runs import RunStore
 from tests.measures import contrast_runs, evaluation_runs
@@ -92,7 +92,7 @@ def make_record(job: Job, health: Health | None) -> Record:
     given: dict[str, Any] = {"job": job, "status": "complete", "provenance": Provenance(rbench="0"), "health": health}
     if isinstance(job.spec, AttackJob):
         outcomes = make_outcomes(job)
-        given |= {"scores": tuple(attack_scores(outcomes).values()), "counts": attack_counts(outcomes)}
+        given |= {"scores": tuple(attack_scores(outcomes).values()), "counts": count_outcomes(outcomes)}
     elif job.what == "sts":
         cosines = [0.1 * len(job.parts[0]), 0.3, 0.2, 0.5, 0.4, 0.9]
         given |= {"scores": sts_scores(cosines, evaluation_runs.GOLD)}

@@ -45,7 +45,7 @@ def test_a_folder_in_the_layout_of_beir(tmp_path: Path) -> None:
     assert of.texts == ("Cats.", "Bees.", "Ants are small.")
     assert of.relevance == {"q1": {"d1": 2}, "d2": {"d2": 1, "d10": 1}}  # a grade of 0 is none
     assert data.dropped == {"test: no relevant document": 1} and "queries.jsonl:3" in str(data.where)
-    assert data.read == {"test": 3} and data.sizes == {"test": 2} and of.own("d2") is None
+    assert data.read == {"test": 3} and data.sizes == {"test": 2} and of.find_left_out("d2") is None
 
 
 def test_a_documents_own_id_is_left_out_where_the_task_says_so(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_documents_own_id_is_left_out_where_the_task_says_so(tmp_path: Path) -
     own = spec.model_copy(update={"ranking": RankingData(folder=str(tmp_path), without_own=True)})
     data, plain = open_task(own), open_task(spec)
     assert data.collection is not None
-    assert data.collection.relevance["d2"] == {"d10": 1} and data.collection.own("d2") == 0
+    assert data.collection.relevance["d2"] == {"d10": 1} and data.collection.find_left_out("d2") == 0
     assert data.fingerprint != plain.fingerprint
 
 

@@ -18,7 +18,7 @@ from rbench.config.registry import Registry
 from rbench.errors import JobError, ResourceError, SuiteError
 from rbench.schema import EncoderSpec
 from rbench.train import objectives
-from rbench.train.heads import MaskedLoss
+from rbench.train.heads import MaskedLMLoss
 from rbench.train.loop import pretrain
 from rbench.train.objectives import mlm
 from tests.refusals import refusal
@@ -137,7 +137,7 @@ def test_the_loss_on_masked_tokens_is_the_models_own() -> None:
     mask = torch.ones_like(ids)
     mask[0, 6:] = 0
     labels = torch.where(torch.rand(ids.shape) < 0.3, ids, torch.tensor(-100))
-    ours = MaskedLoss(model)(ids, mask, labels)["loss"]
+    ours = MaskedLMLoss(model)(ids, mask, labels)["loss"]
     theirs = model(input_ids=ids, attention_mask=mask, labels=labels).loss
     torch.testing.assert_close(ours, theirs)
 
@@ -145,7 +145,7 @@ def test_the_loss_on_masked_tokens_is_the_models_own() -> None:
 def test_a_batch_without_masked_tokens_teaches_nothing() -> None:
     model = BertForMaskedLM(BertConfig(vocab_size=50, **ARCHITECTURE))
     ids = torch.randint(5, 50, (2, 5))
-    loss = MaskedLoss(model)(ids, torch.ones_like(ids), torch.full_like(ids, -100))["loss"]
+    loss = MaskedLMLoss(model)(ids, torch.ones_like(ids), torch.full_like(ids, -100))["loss"]
     loss.backward()
     assert loss.item() == 0
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in nn.ModuleList([model]).parameters())
@@ -156,7 +156,7 @@ def test_a_loss_that_is_no_number_stays_one_and_stops_the_training(tmp_path: Pat
     with torch.no_grad():
         model.cls.predictions.bias[7] = float("nan")
     ids = torch.randint(5, 50, (2, 5))
-    assert not torch.isfinite(MaskedLoss(model)(ids, torch.ones_like(ids), ids)["loss"])
+    assert not torch.isfinite(MaskedLMLoss(model)(ids, torch.ones_like(ids), ids)["loss"])
     base = bases.masked_bert(tmp_path / "base")
     with pytest.raises(JobError):
         pretrain(bases.spec("mlm", base, learning_rate=1e20), base, bases.TEXTS, tmp_path / "out", seed=0)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rbench.schema import Job, Outcome, Plan, Provenance, Record
-from rbench.score import attack_counts, attack_scores
+from rbench.score import attack_scores, count_outcomes
 from rbench.store.runs import RunStore
 from rbench.tables import Results
 from tests.tables.conftest import make_plan, make_suite
@@ -41,7 +41,7 @@ def make_results(
                 job=job,
                 status="complete",
                 scores=scores,
-                counts=attack_counts(attacked),
+                counts=count_outcomes(attacked),
                 provenance=of,
                 outcomes=digest,
             )

@@ -78,7 +78,7 @@ def choose_backend(
     Raises:
         ResourceError: the back-end is unknown, is not installed, or cannot compute this network.
     """
-    if find_remote(module) is not None:
+    if find_remote_part(module) is not None:
         return "remote", partial(_compute_remote, module, read)
     sample = sample or partial(_sample, module)
     if wanted in ("auto", "fastest"):
@@ -91,7 +91,7 @@ def choose_backend(
     return wanted, _build(wanted, module, read, sample)
 
 
-def find_remote(module: nn.Module) -> Any:
+def find_remote_part(module: nn.Module) -> Any:
     """Return the part of a network that asks for its vectors over HTTP; None where there is none."""
     return next((part for part in module.modules() if getattr(part, "REMOTE", False)), None)
 

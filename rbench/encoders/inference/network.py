@@ -84,7 +84,7 @@ class Network:
         self.name, self.shown, self.device = name, shown, torch.device(device)
         self.pad = pad or ((0, 0) if tokenizer is None else read_padding(tokenizer))
         kind = self.device.type
-        remote_part = backends.find_remote(module)  # as many texts as its requests under way hold
+        remote_part = backends.find_remote_part(module)  # as many texts as its requests under way hold
         most = most or (None if remote_part is None else remote_part.most)
         self.max_rows, self.max_tokens, self.step = most or MAX_ROWS[kind], MAX_TOKENS[kind], step or LENGTH_STEP[kind]
         self.rows_read = 0

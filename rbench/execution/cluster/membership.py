@@ -193,9 +193,8 @@ class Member:
             self._wake.wait(self._beat)
             self._wake.clear()
             if not self._ended:
-                with suppress(
-                    OSError, StoreError
-                ):  # a full disk: others will take over, and this process notices (`silent`)
+                # If the disk is full, say, others take over the jobs of this process, which notices it (`silent`).
+                with suppress(OSError, StoreError):
                     self.write_heartbeat()
 
 

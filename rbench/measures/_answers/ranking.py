@@ -24,7 +24,7 @@ def answers(context: VictimContext, texts: Sequence[tuple[str, ...]], examples: 
     retriever: Retriever = context.victim  # type: ignore[assignment]
     read, cut, tensor = encode_texts(context, retriever, [text for (text,) in texts])
     vectors, ids = tensor.cpu().numpy(), [example.id for example in examples]
-    left_out, step = list(map(retriever.own, ids)), max(1, index.MAX_SCORES // len(retriever.ids))
+    left_out, step = list(map(retriever.find_left_out, ids)), max(1, index.MAX_SCORES // len(retriever.ids))
 
     def stored(at: Sequence[int]) -> dict[str, str]:
         values = []

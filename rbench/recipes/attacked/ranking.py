@@ -28,12 +28,13 @@ from rbench.tasks.ranking import DocumentCollection
 VERSION = 1
 
 EncodeTexts = Callable[[list[str]], Any]
-"""From texts to vectors (n, dim): lists, an array or a tensor."""
+"""A function from texts to their vectors (n, dim), which may be lists, an array or a tensor."""
 
 
 @dataclass(frozen=True)
 class QueryTruth(Truth):
-    """A query, whose id stands for the documents that are relevant to it. The label of all queries is 1: found."""
+    """A query, whose id stands for the documents that are relevant to it. The label of every query is 1: its ranking is
+    intact (`RankingOutcome`)."""
 
     id: str = ""
 
@@ -42,10 +43,10 @@ class QueryTruth(Truth):
         return self.id
 
     def answer(self, when: str, output: Any) -> dict[str, Any]:
-        return {f"{when}_prediction": int(output.found), f"{when}_score": output.ndcg}
+        return {f"{when}_prediction": int(output.intact), f"{when}_score": output.ndcg}
 
     def step(self, raw: Any, output: Any) -> tuple[float, int | None]:
-        return 1 / output.rank, int(output.found)
+        return 1 / output.rank, int(output.intact)
 
     def for_oracle(self, changed: tuple[str, ...], original: tuple[str, ...]) -> tuple[str, ...]:
         """Return the changed query and the original one: the oracle says whether they ask for the same documents."""
@@ -65,9 +66,9 @@ class RetrieverVictim(NetworkVictim):
         Raises:
             JobError: the encoder gave NaN or infinity; names the victim and the query.
         """
-        return torch.stack(self.by_text.filled(text_input_list, self._vectors))
+        return torch.stack(self.by_text.filled(text_input_list, self._encode_queries))
 
-    def _vectors(self, queries: list[str]) -> Iterator[Tensor]:
+    def _encode_queries(self, queries: list[str]) -> Iterator[Tensor]:
         rows = build_rows(self.tokenizer(queries, truncation=True, max_length=self.max_length))
         for query, vector in zip(queries, self.by_ids(rows), strict=True):
             if not torch.isfinite(vector).all():
@@ -87,40 +88,40 @@ class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
     Args:
         name: for messages.
         queries: from texts to vectors (n, dim), of queries.
-        documents: the same of documents, all of which are encoded at once.
-        of: the documents, and what is relevant to which query.
+        documents: the same for documents, all of which are encoded at once.
+        collection: the documents, and which of them are relevant to which query.
 
     Raises:
         JobError: a function gave something else than finite vectors, one for each text.
     """
 
-    def __init__(self, name: str, queries: EncodeTexts, documents: EncodeTexts, of: DocumentCollection) -> None:
-        self.name, self._queries, self._of = name, queries, of
+    def __init__(self, name: str, queries: EncodeTexts, documents: EncodeTexts, collection: DocumentCollection) -> None:
+        self.name, self._query_function, self._collection = name, queries, collection
         self.similarity: Similarity = "cosine"
         self.retriever = self
-        self.ids = of.ids
-        self.corpus = self._vectors(documents, list(of.texts))
+        self.ids = collection.ids
+        self.corpus = self._encode(documents, list(collection.texts))
         self.network = SimpleNamespace(backend="function")
         self.model = self.tokenizer = None  # names that TextAttack uses
         self.max_length: int | None = None
-        self.pooled = 1
-        self.by_text: BoundedMemo[str, Tensor] = BoundedMemo(
-            CACHE_BYTES, lambda text, row: 300 + 2 * len(text) + 4 * len(row)
-        )
+        self.pooled = 1  # how many examples are attacked at once
+        self.by_text: BoundedMemo[str, Tensor] = BoundedMemo(CACHE_BYTES, _estimate_bytes)
 
     def __call__(self, text_input_list: Sequence[str], **kwargs: Any) -> Tensor:
         """Return the vectors (n, dim) of queries, float32, of length 1. Raises JobError as the class does."""
-        return torch.stack(self.by_text.filled(text_input_list, self._asked))
+        return torch.stack(self.by_text.filled(text_input_list, self._encode_queries))
 
-    def _asked(self, texts: list[str]) -> list[Tensor]:
-        return list(torch.from_numpy(self._vectors(self._queries, texts)))
+    def _encode_queries(self, queries: list[str]) -> list[Tensor]:
+        return list(torch.from_numpy(self._encode(self._query_function, queries)))
 
-    def _vectors(self, encode: EncodeTexts, texts: list[str]) -> Vectors:
+    def _encode(self, function: EncodeTexts, texts: list[str]) -> Vectors:
         with keep_generators():
-            answer = encode(texts)
-        # numpy has no bfloat16, so tensors are widened by torch
-        vectors = np.asarray(answer.detach().cpu().double() if isinstance(answer, Tensor) else answer, dtype=np.float64)
-        if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
+            answer = function(texts)
+        if isinstance(answer, Tensor):
+            answer = answer.detach().cpu().double()  # by torch, because numpy has no bfloat16
+        vectors = np.asarray(answer, dtype=np.float64)
+        one_for_each_text = vectors.ndim == 2 and len(vectors) == len(texts)
+        if not one_for_each_text or not np.isfinite(vectors).all():
             raise JobError(
                 f"{self.name} gave numbers of the shape {vectors.shape} for {len(texts)} texts, or some that are not "
                 "finite; return a vector of finite numbers for each text"
@@ -129,23 +130,27 @@ class FunctionRetriever(ModelWrapper):  # type: ignore[misc]
 
     def relevant(self, query: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return the places (m,) of the documents that are relevant to a query, and their grades (m,)."""
-        grades = self._of.relevance[query]
-        return np.array([self._of.place[document] for document in grades]), np.array(
-            [*grades.values()], dtype=np.float64
-        )
+        grades = self._collection.relevance[query]
+        places = np.array([self._collection.place[document] for document in grades])
+        return places, np.array([*grades.values()], dtype=np.float64)
 
-    def own(self, query: str) -> int | None:
+    def find_left_out(self, query: str) -> int | None:
         """Return the place of the document that is left out of a query's ranking; None where none is."""
-        return self._of.own(query)
+        return self._collection.find_left_out(query)
 
     def is_truncated(self, text: str) -> bool:
         """Return False: what a function reads of a text is not known."""
         return False
 
 
+def _estimate_bytes(text: str, vector: Tensor) -> int:
+    """Return about how much memory a text and its float32 vector take: two bytes a character, 300 for the objects."""
+    return 300 + 2 * len(text) + 4 * len(vector)
+
+
 class AttackedRankings(AttackedKind):
-    """Victims are retrievers. The oracle says whether the documents that are relevant to the original query are so to
-    the changed one."""
+    """Victims are retrievers. The oracle says whether the documents that are relevant to the original query are also
+    relevant to the changed one."""
 
     wrapper = RetrieverVictim
 

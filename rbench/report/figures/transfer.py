@@ -110,9 +110,8 @@ def _fit_ticks(
     def room(names: dict[str, str]) -> float:
         return (inches - 0.4 - max(map(style.text_width, names.values()))) / most_victims
 
-    label_width = (
-        0.0 if most_victims > _MOST_FLAT else max(map(style.text_width, ticks.values())) + 0.05
-    )  # names lie side by side
+    # Names of a few victims lie side by side, so a field must be as wide as the longest. Those of many are turned.
+    label_width = 0.0 if most_victims > _MOST_FLAT else max(map(style.text_width, ticks.values())) + 0.05
     if room(ticks) >= max(field_width, label_width):
         return ticks, ""
     numbers = {victim: str(i) for i, victim in enumerate(ticks, 1)}

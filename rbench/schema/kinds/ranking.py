@@ -17,12 +17,12 @@ class RankingPairs(Strict):
     """`<folder>/<file stem>`."""
     query: str
     document: str
-    """The columns of the two texts. Equal texts are one query or one document."""
+    """`query` and `document` are the columns of the two texts. Rows with the same text share one query or document."""
 
 
 class RankingHub(Strict):
-    """Queries, documents and relevance on the hub, each written `CONFIG/SPLIT`, or `CONFIG` for its only split; or as a
-    `.jsonl` file of the repository."""
+    """Queries, documents and relevance on the hub. Each is `CONFIG/SPLIT`, `CONFIG` for its only split, or a `.jsonl`
+    file of the repository."""
 
     id: str
     revision: str
@@ -56,7 +56,7 @@ class RankingGoalSpec(Strict):
     k: Positive = 10
     """The attack pushes every relevant document out of the first `k`, so that their reciprocal ranks are below 1/k."""
     target: str | None = None
-    """The id of a document that it pushes among the first `k` instead."""
+    """The id of a document. If it is given, the attack pushes this document among the first `k` instead."""
 
 
 _RULE = (
@@ -79,17 +79,19 @@ class RankingKind(TaskKind):
             yield "a task of the kind ranking has one column, the query's, and no labels"
 
     def beyond_data(self, task: str, options: Mapping[str, Any], held: Any) -> Iterator[str]:
-        k, target, n = options.get("k", 0), options.get("target"), len(held.ids)
-        if k >= n:
-            yield f"`k` is {k}, and the corpus of {task} has {n} documents; give a smaller k"
+        k, target, num_documents = options.get("k", 0), options.get("target"), len(held.ids)
+        if k >= num_documents:
+            yield f"`k` is {k}, and the corpus of {task} has {num_documents} documents; give a smaller k"
         if target is not None and target not in held.place:
             yield f"`target` is {target!r}, which is no id of the corpus of {task}; name one of its documents"
 
     def goal_notes(self, attacks: Sequence[AttackFields]) -> list[str]:
         """Return a note on the rule of success, with k and target of each task."""
-        goals = {(attack.task.name, attack.attack.ranking): None for attack in attacks}
-        goal_texts = [f"{name} k = {goal.k}{f', target {goal.target}' if goal.target else ''}" for name, goal in goals]
-        return [f"{_RULE} {'; '.join(goal_texts)}."]
+        described = []
+        for task_name, goal in dict.fromkeys((attack.task.name, attack.attack.ranking) for attack in attacks):
+            target = f", target {goal.target}" if goal.target else ""
+            described.append(f"{task_name} k = {goal.k}{target}")
+        return [f"{_RULE} {'; '.join(described)}."]
 
 
 RANKING = RankingKind(

@@ -20,7 +20,7 @@ The store does not run, score or print anything. It does not handle weights, whi
 
 from __future__ import annotations
 
-from rbench.store.runs.reader import OutcomeLines, RunReader, StoredRecord, folder_name, read_fields
+from rbench.store.runs.reader import OutcomeLines, RunReader, StoredRecord, folder_name, read_columns
 from rbench.store.runs.store import PartialOutcomes, RunStore
 
-__all__ = ["OutcomeLines", "PartialOutcomes", "RunReader", "RunStore", "StoredRecord", "folder_name", "read_fields"]
+__all__ = ["OutcomeLines", "PartialOutcomes", "RunReader", "RunStore", "StoredRecord", "folder_name", "read_columns"]

@@ -315,7 +315,7 @@ def _check_plan_jobs(plan: Plan) -> None:
         earlier_keys.add(job.key)
 
 
-def read_fields(store: RunReader, job: Job, record: Record, names: Sequence[str]) -> list[tuple[Any, ...]]:
+def read_columns(store: RunReader, job: Job, record: Record, names: Sequence[str]) -> list[tuple[Any, ...]]:
     """Return these columns of each outcome of a job, in the order in which the outcomes happened.
 
     All columns of a line have their declared types, or it is refused. This is many times faster than to make whole

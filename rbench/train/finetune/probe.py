@@ -89,10 +89,10 @@ def _embed(
     """
     import torch
 
-    from rbench.encoders.inference.backends import find_remote
+    from rbench.encoders.inference.backends import find_remote_part
 
     encoder, labels = context.encoder, np.array([label_id(example) for example in examples])
-    if find_remote(encoder) is not None:  # it batches its requests itself
+    if find_remote_part(encoder) is not None:  # it batches its requests itself
         return encoder.encode([example.texts[0] for example in examples], progress=encoded), labels
     longest = min(context.training.max_length, encoder.max_length)
     rows = [encoder.tokenizer(*e.texts, truncation=True, max_length=longest) for e in examples]

@@ -7,6 +7,7 @@ correlation on the validation split is kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from rbench.schema import Strict
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from rbench.encoders.scorer import EncoderScorer
 
 VERSION = 1
+
+
+SECOND = "second_"
+"""The beginning of the names of the second sentence's inputs."""
 
 
 class Options(Strict):
@@ -39,9 +44,8 @@ class RegressionStrategy(FinetuneStrategy[Options]):
         from rbench.encoders.scorer import EncoderScorer
         from rbench.train.finetune._tuning import TuningGoal, tune
 
-        tuned = tune(
-            context, goal=TuningGoal(_build_scorer, _encode_splits, _make_collator, "spearman", _compute_spearman)
-        )
+        goal = TuningGoal(_build_scorer, _encode_splits, _make_collator, "spearman", _compute_spearman)
+        tuned = tune(context, goal=goal)
         examples = context.sample("validation")
         victim = tuned.victim
         assert isinstance(victim, EncoderScorer)  # `_build_scorer` made it
@@ -58,35 +62,39 @@ def _build_scorer(context: FinetuneContext) -> EncoderScorer:
 
 
 def _encode_splits(context: FinetuneContext, victim: EncoderScorer) -> tuple[Any, Any]:
-    """The rows to train on and those to validate on. The second sentence's inputs have `second_` before their names."""
+    """Return the rows to train on and those to validate on. The names of the second sentence's inputs have SECOND."""
 
     def rows(split: Literal["train", "validation"]) -> list[dict[str, Any]]:
         examples = context.sample(split)
         gold = gold_scores(examples, context.data.spec)
-        first, second = (
-            victim.tokenizer(
-                [example.texts[side] for example in examples], truncation=True, max_length=victim.max_length
-            )
-            for side in (0, 1)
-        )
-        return to_rows({**first, **{f"second_{name}": ids for name, ids in second.items()}, "labels": gold.tolist()})
+        first_texts, second_texts = ([example.texts[side] for example in examples] for side in (0, 1))
+        first = victim.tokenizer(first_texts, truncation=True, max_length=victim.max_length)
+        second = victim.tokenizer(second_texts, truncation=True, max_length=victim.max_length)
+        return to_rows({**first, **_as_second(second), "labels": gold.tolist()})
 
     return rows("train"), rows("validation")
 
 
+def _as_second(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{SECOND}{name}": values for name, values in inputs.items()}
+
+
 def _make_collator(tokenizer: Any) -> Any:
-    """A data collator that pads both sides of a batch, each to its longest sentence."""
+    """Return a data collator that pads both sides of a batch, each to its longest sentence."""
     import torch
 
     pad = make_collator(tokenizer)
 
     def padded(rows: list[dict[str, Any]]) -> dict[str, Any]:
         labels = torch.tensor([row["labels"] for row in rows], dtype=torch.float32)
-        names = [name for name in rows[0] if name != "labels"]
-        seconds = [name for name in names if name.startswith("second_")]
-        first = pad([{name: row[name] for name in names if name not in seconds} for row in rows])
-        second = pad([{name.removeprefix("second_"): row[name] for name in seconds} for row in rows])
-        return {**first, **{f"second_{name}": values for name, values in second.items()}, "labels": labels}
+        first_rows: list[dict[str, Any]] = []
+        second_rows: list[dict[str, Any]] = []
+        for row in rows:
+            inputs = {name: values for name, values in row.items() if name != "labels"}
+            second = {name for name in inputs if name.startswith(SECOND)}
+            first_rows.append({name: values for name, values in inputs.items() if name not in second})
+            second_rows.append({name.removeprefix(SECOND): inputs[name] for name in inputs if name in second})
+        return {**pad(first_rows), **_as_second(pad(second_rows)), "labels": labels}
 
     return padded
 

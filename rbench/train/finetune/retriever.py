@@ -52,7 +52,7 @@ class RetrieverStrategy(FinetuneStrategy[Options]):
         for start in range(0, len(queries), step):
             ids = [query_example.id for query_example in queries[start : start + step]]
             scores = index.score_documents(
-                vectors[start : start + step], corpus, list(map(retriever.own, ids)), similarity
+                vectors[start : start + step], corpus, list(map(retriever.find_left_out, ids)), similarity
             )
             for row, query in enumerate(ids):
                 places, grades = retriever.relevant(query)

@@ -30,10 +30,10 @@ class MaskedLanguageModelling(MaskedEncoding):
     """Implement `Objective` on `base` (a folder or hub id), or on `spec.architecture` if `base` is None."""
 
     def __init__(self, options: Options, spec: EncoderSpec, base: str | Path | None) -> None:
-        from rbench.train.heads import MaskedBatches, MaskedLoss
+        from rbench.train.heads import MaskedBatches, MaskedLMLoss
 
         super().__init__(spec, base, options.mask)
-        self.model = MaskedBatches(MaskedLoss(self.masked_lm), self.collator)
+        self.model = MaskedBatches(MaskedLMLoss(self.masked_lm), self.collator)
 
 
 class MlmTraining(TrainingObjective[Options]):

@@ -68,7 +68,7 @@ class VadvcseTraining(ContrastiveTraining[Options]):
         F = DIVERGENCES[options.divergence]
         start, label = X.detach(), log_probabilities(options, z, z_plus).detach()
 
-        # The ascent cannot start at 0: there distributions agree but for dropout, and the gradient of F is nearly 0.
+        # Not from 0: there the distributions differ by dropout alone, so that the gradient of F is nearly 0.
         r = project_sentence(torch.randn_like(start) * options.sigma * words, options.epsilon, options.norm)
         for _ in range(options.K):
             r.requires_grad_()

@@ -72,7 +72,7 @@ def locate(
             problems.append(f"{kind} of resource set {resource_set.name}{users_note}: {error}")
             any_fetchable = any_fetchable or is_fetchable(kind, resource_set)
     if problems:
-        # A line is a resource, and is counted as one.
+        # Added to the last line, because callers count each line as a missing resource.
         fetching = "; `rbench status --environment SUITE --fix` fetches NLTK's data and the word vectors"
         problems[-1] += fetching if any_fetchable else ""
         raise ResourceError("\n".join(problems))
@@ -264,9 +264,8 @@ def _find_use(source: ResourceSource, models_path: Sequence[Path]) -> Fingerprin
     place = _find_on_path(source.name or "universal-sentence-encoder", models_path)
     if place is None:
         root = Path(os.environ.get("TFHUB_CACHE_DIR") or Path(tempfile.gettempdir()) / "tfhub_modules")
-        place = (
-            root / hashlib.sha1(USE_ADDRESS.encode(), usedforsecurity=False).hexdigest()
-        )  # TensorFlow Hub's own naming
+        # TensorFlow Hub names a module's folder after the sha1 of its address.
+        place = root / hashlib.sha1(USE_ADDRESS.encode(), usedforsecurity=False).hexdigest()
     if not (place / "saved_model.pb").is_file():
         raise ResourceError(
             f"no Universal Sentence Encoder: no {source.name or 'universal-sentence-encoder'} in "

@@ -56,18 +56,20 @@ class SegmentedTexts:
     """
 
     def __init__(self, texts: Sequence[Columns]) -> None:
-        self.spans = [find_words(columns) for columns in texts]
-        self.words: list[tuple[str, ...]] = [
-            tuple(columns[c][start:end] for c, start, end in spans)
-            for columns, spans in zip(texts, self.spans, strict=True)
-        ]
-        self._gaps = [
-            [_split_gaps(text, [span for span in spans if span[0] == c]) for c, text in enumerate(columns)]
-            for columns, spans in zip(texts, self.spans, strict=True)
-        ]
+        self.spans: list[list[WordSpan]] = []
+        self.words: list[tuple[str, ...]] = []
+        self._gaps: list[list[list[str]]] = []
+        for columns in texts:
+            spans = find_words(columns)
+            self.spans.append(spans)
+            self.words.append(tuple(columns[column][start:end] for column, start, end in spans))
+            spans_by_column: list[list[WordSpan]] = [[] for _ in columns]
+            for span in spans:
+                spans_by_column[span[0]].append(span)
+            self._gaps.append([_split_gaps(text, own) for text, own in zip(columns, spans_by_column, strict=True)])
 
     def columns(self, row: int, words: tuple[str, ...]) -> Columns:
-        """The columns of text number `row` with `words` in place of its own, as many as it has."""
+        """Return the columns of text number `row` with `words`, as many as it has, in place of its own."""
         remaining = iter(words)
         columns = []
         for gaps in self._gaps[row]:
@@ -79,7 +81,7 @@ class SegmentedTexts:
         return tuple(columns)
 
     def spans_with(self, row: int, words: tuple[str, ...]) -> list[WordSpan]:
-        """Where each of `words` lies in `columns(row, words)`."""
+        """Return where each of `words` lies in `columns(row, words)`."""
         remaining, spans = iter(words), []
         for column, gaps in enumerate(self._gaps[row]):
             end = 0
@@ -91,14 +93,14 @@ class SegmentedTexts:
 
 
 def _split_gaps(text: str, spans: list[WordSpan]) -> list[str]:
-    """What stands before, between and after the words of one column: one more than it has words."""
+    """Return what stands before, between and after the words of one column: one piece more than it has words."""
     starts = [0, *(end for _, _, end in spans)]
     ends = [*(start for _, start, _ in spans), len(text)]
     return [text[a:b] for a, b in zip(starts, ends, strict=True)]
 
 
 def copy_case(original: str, word: str) -> str:
-    """`word` in the case of `original`: lower, UPPER (of two letters or more) or Capitalised; else as it is."""
+    """Return `word` in the case of `original`: lower, UPPER (of two letters or more) or Capitalised; else as it is."""
     if original.islower():
         return word.lower()
     if original.isupper() and len(original) > 1:

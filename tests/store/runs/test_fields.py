@@ -8,7 +8,7 @@ import pytest
 
 from rbench.errors import StoreError
 from rbench.schema import Job, Outcome, Record
-from rbench.store.runs import RunStore, read_fields
+from rbench.store.runs import RunStore, read_columns
 from tests.tables.conftest import make_run as make_run
 
 MakeRun = Callable[..., RunStore]
@@ -28,7 +28,7 @@ def test_fields_are_those_of_the_outcomes(make_run: MakeRun) -> None:
     job, record = first(store)
     expected = [tuple(getattr(outcome, name) for name in NAMES) for outcome in store.outcomes(job)]
     assert len(expected) == 20
-    assert read_fields(store, job, record, NAMES) == expected
+    assert read_columns(store, job, record, NAMES) == expected
 
 
 def test_a_field_that_is_younger_than_the_file_has_its_default(make_run: MakeRun) -> None:
@@ -39,7 +39,7 @@ def test_a_field_that_is_younger_than_the_file_has_its_default(make_run: MakeRun
     from rbench.store.runs.files import make_digest
 
     stated = make_digest(path.read_bytes(), 20, texts=True)
-    found = read_fields(store, job, record.model_copy(update={"outcomes": stated}), ("skip_reason",))
+    found = read_columns(store, job, record.model_copy(update={"outcomes": stated}), ("skip_reason",))
     assert found == [(Outcome.model_fields["skip_reason"].default,)] * 20
 
 
@@ -61,4 +61,4 @@ def test_outcomes_that_cannot_be_trusted_are_refused(make_run: MakeRun, spoil: C
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(StoreError):
-        read_fields(store, job, record, NAMES)
+        read_columns(store, job, record, NAMES)

@@ -15,7 +15,7 @@ from rbench import api
 from rbench.cli import app
 from rbench.errors import StoreError
 from rbench.schema import Job, Outcome, Record
-from rbench.store.runs import RunStore, read_fields
+from rbench.store.runs import RunStore, read_columns
 from rbench.store.runs.files import hash_outcome, write_line
 from rbench.store.runs.outcomes import CHANGES, COLUMNS, REQUIRED, STEPS, OutcomeColumn, read_line
 from tests.refusals import refusal
@@ -150,7 +150,7 @@ VERBS = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_wrong_type_under_a_new_digest_is_one_line_in_each_verb(name: str, make_run: MakeRun) -> None:
     store, job, record = forged(make_run, lambda outcome: outcome.update({name: WRONG[COLUMNS[name].type]}))
-    for read in (lambda: read_fields(store, job, record, ["status"]), lambda: store.outcomes(job)):
+    for read in (lambda: read_columns(store, job, record, ["status"]), lambda: store.outcomes(job)):
         with pytest.raises(StoreError) as caught:
             read()
         assert name in str(caught.value)
@@ -177,7 +177,7 @@ def test_a_line_of_another_job_is_refused(make_run: MakeRun) -> None:
     found = store.record(job)
     assert found is not None
     with pytest.raises(StoreError):
-        read_fields(store, job, found, ["status"])
+        read_columns(store, job, found, ["status"])
 
 
 @pytest.mark.parametrize("file", ["plan.json", "record.json", "outcomes.jsonl"])
