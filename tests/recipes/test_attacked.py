@@ -47,10 +47,10 @@ def test_a_gold_score_is_passed_as_text_and_pairs_without_one_are_skipped(
     assert truth.answer("original", 1.5) == {"original_score": 1.5} and truth.step(None, 1.5) == (1.5, None)
 
 
-def test_a_query_is_known_by_its_id_and_found_or_not() -> None:
+def test_a_query_is_known_by_its_id_and_intact_or_not() -> None:
     truth = attacked_kind(make_task("ranking")).truth(Example("q7", ("who?",), None), make_task("ranking"))
     assert (truth.for_textattack, truth.fields) == ("q7", {"label": 1})
-    output = SimpleNamespace(rank=4, ndcg=0.5, found=True)
+    output = SimpleNamespace(rank=4, ndcg=0.5, intact=True)
     assert truth.answer("perturbed", output) == {"perturbed_prediction": 1, "perturbed_score": 0.5}
     assert truth.step(None, output) == (0.25, 1)
     assert truth.for_oracle(("new",), ("old",)) == ("new", "old")
