@@ -299,7 +299,7 @@ def test_a_strategy_works_with_what_the_suite_says(mine: Path, suite: Path) -> N
 def test_a_strategy_without_a_validation_accuracy_fails_with_its_file(mine: Path, suite: Path) -> None:
     silent = (
         "\n\nclass Silent(Seeing):\n"
-        "    def run(self, options, context):\n        return super().run(options, context)[0], {}\n"
+        "    def run(self, options, context):\n        return super().run(options, context).victim, {}\n"
     )
     (mine / "finetune" / "own.py").write_text(SEEING + silent)
     suite.write_text(SUITE)

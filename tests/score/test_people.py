@@ -131,6 +131,7 @@ def test_alpha_is_krippendorffs(scale: bool) -> None:
 def test_alpha_is_not_defined_where_nothing_can_differ() -> None:
     assert krippendorff_alpha([]) is None and krippendorff_alpha([(1, "a", 1), (1, "b", 2)]) is None
     assert krippendorff_alpha([(1, "a", 1), (2, "a", 1), (1, "b", 1), (2, "b", 1)]) is None
+    assert krippendorff_alpha([(1, "a", 1), (2, "a", 1), (1, "b", 2), (2, "b", 2)]) == 1, "two items suffice"
 
 
 def test_people_who_judged_both_sides_cancel_and_others_add_up() -> None:

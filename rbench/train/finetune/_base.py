@@ -75,9 +75,6 @@ class Finetuned:
     def __iter__(self) -> Iterator[Any]:
         return iter((self.victim, self.scores))
 
-    def __getitem__(self, index: int) -> Any:
-        return (self.victim, self.scores)[index]
-
 
 class FinetuneStrategy(Extension[O]):
     """A way to make a victim of an encoder and a task.
