@@ -227,6 +227,11 @@ def test_normalising_leaves_look_alikes_and_ordinary_text() -> None:
     assert all(unicodedata.category(one) == "Cf" for one in zerowidth.INVISIBLE) and bidi.Bidi().title
 
 
+def test_every_invisible_character_is_put_somewhere() -> None:
+    made = change("zerowidth", "letters" * 30, 1.0).text
+    assert {character for character in made if character not in "letters"} == set(zerowidth.INVISIBLE)
+
+
 def value(text: str) -> tuple[int, ...] | str:
     """The number or date that a text states, by other means than the kind's own."""
     from num2words import num2words
