@@ -377,3 +377,22 @@ def test_near_words_less_random_ones_is_undecided_as_the_page_says() -> None:
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert (cells[5], cells[6], cells[8]) == ("-5.3", "-11.0 to 0.3", "undecided")
     assert "| near words less random words | test, TextFooler | -5.3 [-11.0, 0.3], undecided |" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("encoder", "row"),
+    [
+        ("minilm-l3[normalize=true]", "minilm-l3"),
+        ("minilm-random", "random weights"),
+        ("minilm-mlm[normalize=true]", "minilm-mlm, a masked LM"),
+        ("minilm-static[normalize=true]", "averaged word vectors made of minilm"),
+    ],
+)
+def test_words_needed_on_two_tasks_are_those_of_the_runs(encoder: str, row: str) -> None:
+    cells = []
+    for task in ("mr", "sst2"):
+        run = reference.run(f"leaderboard-{task}")
+        (cell,) = api.compare(run, between=("minilm", encoder), metric="words_needed").cells
+        difference = cell.difference
+        cells.append(f"{difference.value:.2f} [{difference.low:.2f}, {difference.high:.2f}]")
+    assert f"| {row} | {' | '.join(cells)} |" in PAGE
