@@ -196,6 +196,7 @@ is. Results of today's encoders are others, so their keys are too. An entry goes
 
 MADE_AGAIN = {
     "leaderboard-mr",
+    "leaderboard-sst2",
     "noise-attacked",
     "noise-local",
     "strength-local",
