@@ -80,3 +80,12 @@ def test_the_time_of_similarity_decides_whether_it_is_there(
     chosen = evaluating._choose_by_time(composed(), 2.0, receiver, evaluating.time.monotonic(), known)
     assert chosen.hurried == hurried
     assert ("ranking" in dict(asked)) == (not hurried)
+
+
+def test_a_command_said_again_names_each_model_once() -> None:
+    plan: Any = SimpleNamespace(tasks=["mr"], models=[], resources="local", finetune="probe", seed=0)
+    chosen: Any = SimpleNamespace(n=40, attacks=("pwws",), minutes=None)
+    two = evaluating._RepeatCommand(["one", "two"], ["mr"], None, plan, None).again(chosen)
+    assert two.startswith("rbench eval one two --task mr")
+    compared = evaluating._RepeatCommand(["one", "two"], ["mr"], "two", plan, None).again(chosen)
+    assert compared.startswith("rbench eval one --task mr --compare-to two")
