@@ -73,7 +73,7 @@ def test_the_table_of_words_needed_is_that_of_its_committed_run() -> None:
         "minilm": "all-MiniLM-L6-v2",
         "minilm-l3[normalize=true]": "paraphrase-MiniLM-L3-v2",
         "minilm-random": "control: random weights",
-        "minilm-mlm[normalize=true]": "control: a masked LM that has seen such reviews",
+        "minilm-mlm[normalize=true]": "control: a masked LM that has seen these reviews",
         "minilm-static[normalize=true]": "control: averaged word vectors of all-MiniLM-L6-v2",
     }
     for cell in cells:
