@@ -92,5 +92,5 @@ Difference = tuple[float, float, float]
 
 def read_differences(section: str) -> list[Difference]:
     """The values with an interval in a section: `-1.0 [-2.0, 0.5]`, in tables and text."""
-    found = re.findall(r"(-?\d+\.\d)(?: points?)? \[(-?\d+\.\d), (-?\d+\.\d)\]", " ".join(section.split()))
+    found = re.findall(r"(-?\d+\.\d+)(?: points?)? \[(-?\d+\.\d+), (-?\d+\.\d+)\]", " ".join(section.split()))
     return [(float(value), float(low), float(high)) for value, low, high in found]

@@ -142,6 +142,7 @@ DIFFERENCES = {
         "minilm-mlm: bertscore and mean": "is below the mean (-2.5 [-3.9, -1.0])",
     },
     "geometry-finetuning-mr": {
+        "| adversarial-words ": "| adversarial fine-tuning | as usual, minilm | | | 0.57 [0.26, 0.89] |",
         "| clean: geometry and random ": "| as printed | 37.2 | 12.6 | 24.6 [20.5, 28.7] |",
         "| clean: geometry[variant=released] and random[variant=released] ": "| 84.6 | 19.5 | 65.0 [55.0, 74.7] |",
         "| clean: geometry[variant=released] and geometry ": "less the printed one is 47.4 [33.7, 60.8] on MR",
@@ -188,6 +189,10 @@ DIFFERENCES = {
         "| dose-falls-less-exactly ": "at beta 0.02, SimCSE | 79 | 17.7, 32.9 | -15.2 [-26.9, -3.1] |",
     },
     "dose-response-part1": {
+        "| printed-step-words ": "printed step | SimCSE | 1 | -0.14 [-0.25, -0.04] | |",
+        "| robustsentembed-words ": "| RobustSentEmbed, as printed | SimCSE | 1 | -0.03 [-0.08, 0.03] | |",
+        "| vadvcse-words ": "| V-advCSE, as printed | SimCSE | 1 | 0.07 [-0.09, 0.23] | |",
+        "| uscal-words ": "nearly as long | SimCSE | 1 | 0.84 [0.63, 1.05] | |",
         "textfooler: minilm-random and minilm-mlm": "on frozen vectors (7.4 [2.8, 12.6])",
         "| robustsentembed-below-simcse-mean ": "it differs from SimCSE by 0.5 [-0.8, 1.8].",
         "| vadvcse-below-simcse-mean ": "differs by 1.6 [-1.4, 4.5].",
@@ -203,8 +208,13 @@ DIFFERENCES = {
         "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse": "TextFooler's by 11.2 [6.0, 17.3]",
         "pwws: robustembed-minilm-mlm-hard[beta=0.02] and simcse": "and PWWS's by 9.1 [4.4, 15.0]",
     },
+    "dose-response-part3": {
+        "| dose-words ": "| RobustEmbed, beta 0.02 | SimCSE | 3 (fine-tuned: 1) | 1.52 [0.80, 2.23] |",
+        "| noise-words ": "| random perturbations as long | SimCSE | 3 | -0.05 [-0.20, 0.10] | |",
+    },
     "dose-response-part3-doses": {"| dose-below-double-dose-mean ": "19.2 points [1.9, 36.5] more often"},
     "dose-response-part3-finetuned": {
+        "| dose-words ": "[0.80, 2.23] | 0.03 [-0.08, 0.15] |",
         "textfooler: robustembed-minilm-mlm-hard[beta=0.02] and simcse": "(frozen: -24.7) | 1 | -1.0 [-3.9, 1.9] |",
     },
     "dose-response-part3-finetuned-ag": {
