@@ -25,6 +25,7 @@ from rbench.schema import AttackJob, FinetuneJob, Job, PretrainJob, Provenance, 
 from rbench.store import provenance
 from rbench.system.own_code import error_message, place_of_error
 from rbench.system.progress import count_steps
+from rbench.system.progress_bars import hide_progress_bars
 
 if TYPE_CHECKING:
     from rbench.tasks import Example
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rbench")
 
 
+@hide_progress_bars()
 def run_job(job: Job, context: RunContext) -> Record | None:
     """Run one job and store its record. Returns None if other processes still do parts of it.
 

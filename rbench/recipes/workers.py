@@ -28,6 +28,7 @@ from rbench.recipes.engine import AttackEngine, AttackTask, EngineConfig, choose
 from rbench.schema import Outcome
 from rbench.system import processes
 from rbench.system.processes import cores, limit_threads, memory, shared_cores
+from rbench.system.progress_bars import hide_progress_bars
 from rbench.tasks import Example
 
 log = logging.getLogger("rbench")
@@ -390,7 +391,7 @@ def _serve(connection: Connection, config: EngineConfig, threads: int) -> None:
     torch.set_num_threads(threads)
     threadpoolctl.threadpool_limits(threads)  # numpy's idle threads would use the cores of the other workers
     engine, parent = AttackEngine(config), _ParentConnection(connection)
-    try:
+    with hide_progress_bars(), suppress(_ParentGone):
         while True:
             attack_task, pooled = parent.recv()
             try:
@@ -404,5 +405,3 @@ def _serve(connection: Connection, config: EngineConfig, threads: int) -> None:
                 parent.send(error if is_reported else JobError(f"a worker process failed:\n{traceback.format_exc()}"))
                 while True:
                     parent.recv()  # read the examples already sent, until the parent closes the connection
-    except _ParentGone:
-        return

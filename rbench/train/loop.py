@@ -31,6 +31,7 @@ from rbench.score import StsPairs
 from rbench.system import checkpoints as kept
 from rbench.system import scratch
 from rbench.system.checkpoints import on_one_gpu
+from rbench.system.progress_bars import hide_progress_bars
 from rbench.train import batches, objectives
 from rbench.train.health import HealthObserver
 from rbench.train.options import Progress
@@ -315,11 +316,10 @@ def _quiet_transformers(train: TrainSpec, device: str, reports: TrackerOutput) -
     """
     precision_name = "bf16" if choose_precision(train, device) == "bf16" else "no"
     verbosity = transformers.logging.get_verbosity()
-    shows_bars = transformers.logging.is_progress_bar_enabled()
     transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
     try:
         with (
+            hide_progress_bars(),
             patch_environment(ACCELERATE_MIXED_PRECISION=precision_name, TENSORBOARD_LOGGING_DIR=str(reports.folder)),
             warnings.catch_warnings(),
         ):
@@ -328,8 +328,6 @@ def _quiet_transformers(train: TrainSpec, device: str, reports: TrackerOutput) -
             yield
     finally:
         transformers.logging.set_verbosity(verbosity)
-        if shows_bars:
-            transformers.logging.enable_progress_bar()
 
 
 # ------------------------------------------------------------------------------------------------------ the Trainer
