@@ -75,7 +75,7 @@ class WordVectors:
 
     def search_nearest(self, ids: Sequence[int], k: int) -> None:
         """Search the words nearest to each of several words, which reads the vectors of all words only once."""
-        for i, products in zip(ids, (self.matrix @ self.matrix[ids].T).T, strict=True):
+        for i, products in zip(ids, self.matrix[ids] @ self.matrix.T, strict=True):
             self._near[i] = self._rank_nearest(i, products, max(k, 50))
 
     def most_similar(self, i: int, k: int) -> list[tuple[int, float]]:
