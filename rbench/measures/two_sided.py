@@ -48,7 +48,7 @@ class Options(Strict):
     """Kinds of edits (`rbench list edits`), for tasks whose oracle tells the label of any text. Without them the edits
     are those of the task's contrast set, where the suite says `evaluate: [contrast]`."""
     control: str | None = None
-    """The encoder or classifier of the suite beside which `overlooks` is judged; None: it is not raised."""
+    """The encoder, classifier or fine-tuning of the suite beside which `overlooks` is judged; None: it is not raised."""
 
 
 class LabelChange(NamedTuple):
@@ -83,8 +83,9 @@ class TwoSided(Measure[Options]):
 
     def check(self, options: Options, suite: Suite) -> str | None:
         """Refuse edits whose new label nobody knows, and a control that is not in the suite."""
-        if options.control is not None and options.control not in suite.lineup:
-            return f"its control {options.control} is not in the suite; it has {', '.join(suite.lineup)}"
+        names = (*suite.lineup, *(strategy.label for strategy in suite.finetune))
+        if options.control is not None and options.control not in names:
+            return f"its control {options.control} is not in the suite; it has {', '.join(names)}"
         if not options.edits and not any(evaluation.name == CONTRAST for evaluation in suite.evaluate):
             return (
                 f"nothing says which edits change the label: name kinds, `two_sided: {{edits: [negation]}}`, or read "
@@ -257,16 +258,16 @@ class Overlooking(NamedTuple):
 
 
 def judge_overlooking(cells: Grid[Any], control: str) -> dict[tuple[str, ...], Overlooking]:
-    """Compare each cell with that of the control of the same task, attack and fine-tuning; return it by the cell's key.
+    """Compare each cell with that of the control, all else being the same; return it by the cell's key.
 
-    p values are corrected together, over both differences of all cells (Holm).
+    `control` is an encoder, or a fine-tuning. p values are corrected together, over both differences of all cells
+    (Holm).
     """
-    controls = {
-        (cell.task, cell.attack, cell.finetune): cell for cell in cells.cells.values() if cell.encoder == control
-    }
+    by_names = {(cell.task, cell.attack, cell.encoder, cell.finetune): cell for cell in cells.cells.values()}
     pairs: dict[tuple[str, ...], tuple[DifferenceEstimate, DifferenceEstimate]] = {}
     for key, cell in cells.cells.items():
-        control_cell = controls.get((cell.task, cell.attack, cell.finetune))
+        same_encoder = by_names.get((cell.task, cell.attack, cell.encoder, control))
+        control_cell = by_names.get((cell.task, cell.attack, control, cell.finetune), same_encoder)
         if control_cell is None or control_cell is cell:
             continue
         pairs[key] = (

@@ -81,6 +81,22 @@ def test_a_reader_beside_a_blind_control_is_not_flagged(blinded: MeasureContext)
     assert [cell["overlooks"] for cell in table(blinded, control="two").cells] == [False, None]
 
 
+def test_a_fine_tuning_is_the_control_of_another_one_of_the_same_encoder(blinded: MeasureContext) -> None:
+    tuned = VictimRef("one", "one", "adversarial")
+    asked = {READER: READER, tuned: BLIND}
+    of_one_encoder = replace(
+        blinded,
+        victims=tuple(asked),
+        outcomes={victim: blinded.outcomes[of] for victim, of in asked.items()},
+        victim=lambda victim: blinded.victim(asked[victim]),
+    )
+    control, blind = table(of_one_encoder, control="clean").cells
+    beside_encoder = table(blinded, control="one").cells[1]
+    assert (control["finetune"], blind["finetune"], blind["overlooks"]) == ("clean", "adversarial", True)
+    for name in ("common", "followed_difference", "followed_p", "fooled_difference", "fooled_p"):
+        assert blind[name] == beside_encoder[name]
+
+
 def test_without_a_control_nothing_is_raised_and_that_is_said(blinded: MeasureContext) -> None:
     made = table(blinded)
     assert [cell["overlooks"] for cell in made.cells] == [None, None]
@@ -137,4 +153,5 @@ def test_a_suite_says_which_edits_and_a_control_that_it_has() -> None:
     suite = Suite(name="s", encoders=("one",), tasks=("tiny",))
     assert "which edits change the label" in str(MEASURE.check(two_sided.Options(), suite))
     assert "not in the suite" in str(MEASURE.check(two_sided.Options(edits=("negation",), control="no"), suite))
-    assert MEASURE.check(two_sided.Options(edits=("negation",), control="one"), suite) is None
+    for control in ("one", "clean"):
+        assert MEASURE.check(two_sided.Options(edits=("negation",), control=control), suite) is None
