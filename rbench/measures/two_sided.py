@@ -48,7 +48,7 @@ class Options(Strict):
     """Kinds of edits (`rbench list edits`), for tasks whose oracle tells the label of any text. Without them the edits
     are those of the task's contrast set, where the suite says `evaluate: [contrast]`."""
     control: str | None = None
-    """The encoder, classifier or fine-tuning of the suite beside which `overlooks` is judged; None: it is not raised."""
+    """The encoder, classifier or fine-tuning beside which `overlooks` is judged; None: it is not raised."""
 
 
 class LabelChange(NamedTuple):
