@@ -29,9 +29,10 @@ from rbench.api.runs import build_table, results_of, table
 from rbench.api.suites import prepare_run
 from rbench.config.registry import Registry
 from rbench.errors import StoreError, SuiteError
+from rbench.execution.cluster.scheduler import observe_run
 from rbench.execution.run import check_device
 from rbench.plan.prepare import Options, PreparedSuite
-from rbench.schema import Choice, Job, TableSpec
+from rbench.schema import Choice, Job, Suite, TableSpec
 from rbench.store.runs import RunStore
 from rbench.system.progress import Progress, format_duration, show_progress
 from rbench.tables import Results, Table
@@ -250,6 +251,8 @@ class _KnownJobs:
 
     def pass_on(self, prepared: PreparedSuite) -> None:
         """Give the jobs of a plan what attacks of other numbers of texts have found in its RUN."""
+        if observe_run(prepared.run)[0].living():
+            return  # outcomes are moved only while nobody else works in the RUN
         store, jobs = RunStore(prepared.run), self._jobs.setdefault(prepared.run, {})
         with suppress(StoreError):  # the run replaces a damaged plan
             before = store.plan()
@@ -356,13 +359,13 @@ def _attack_label(name: str) -> str:
 
 
 def _before(plan: EvaluationPlan, minutes: float) -> Chosen | None:
-    """Return what the RUN has chosen for this time before; None where it has not."""
+    """Return what the RUN has chosen for this time, these models and these tasks before; None where it has not."""
     if plan.options.fresh:
         return None
     with suppress(StoreError):
         folder = plan.folder("main")
         stored_plan = RunStore(folder).plan() if folder is not None else None
-        if stored_plan is not None and stored_plan.suite.minutes == minutes:
+        if stored_plan is not None and _is_for(stored_plan.suite, plan, minutes):
             numbers = [job.attacking.num_examples for job in stored_plan.attacks if job.attacking is not None]
             attacks = tuple(attack.name for attack in stored_plan.suite.attacks)
             if numbers and attacks:
@@ -372,6 +375,12 @@ def _before(plan: EvaluationPlan, minutes: float) -> Chosen | None:
                 hurried = similarity is not None and similarity[0] not in measured
                 return Chosen(max(numbers), attacks, minutes, hurried=hurried)
     return None
+
+
+def _is_for(suite: Suite, plan: EvaluationPlan, minutes: float) -> bool:
+    """Return whether a suite was made for this time, these models and these tasks."""
+    models = tuple(model.name for model in plan.models)
+    return (suite.minutes, suite.lineup, suite.tasks) == (minutes, models, plan.task_names)
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,10 @@ def compare(
     if (files := files_of_scores(run)) and other_run is not None:
         raise RbenchError(f"{run} is a folder: name the file of scores in each folder, such as {files[0]}")
     if is_scores(run) and other_run is not None:
+        usual = {"between": None, "metric": "asr", "common": False}
+        of_runs = [f"--{name}" for name, value in usual.items() if how[name] != value] + ["--show"] * bool(show)
+        if of_runs:
+            raise RbenchError(f"{', '.join(of_runs)}: of RUNs, and these are files of scores")
         say(rbench.api.compare_scores(run, other_run, cluster, score=score, gold=gold).rendered(fmt).rstrip("\n"))
         return
     if given := [f"--{name}" for name, value in (("score", score), ("cluster", cluster), ("gold", gold)) if value]:

@@ -97,6 +97,10 @@ def pack(
     with links or names that lead elsewhere, and one that would fill the disk are refused.
     """
     if unpack:
+        if no_texts or len(run) > 1:
+            raise PlanError(
+                "--unpack writes the folder of one packed RUN, with its texts: rbench pack RUN.zip --unpack"
+            )
         written = rbench.api.unpack(run[0], out)
         say(f"{written.path}: {written.files} files, {format_size(written.size)}")
         return

@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 import rbench
+from rbench import masking
 from rbench.cli.arguments import build_signature, collect_arguments, option
 from rbench.cli.console import log_to_stderr, say, tell
 from rbench.errors import JobError, RbenchError
@@ -146,6 +147,14 @@ def _format_argument(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
+def _learn_addresses(values: Iterable[object]) -> None:
+    """Mask the passwords of all addresses among the arguments, before anything is printed."""
+    for value in values:
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and "://" in text:
+                masking.learn_address(text)
+
+
 class Terminated(KeyboardInterrupt):
     """The process was asked to end. Whatever handles Ctrl-C handles this too."""
 
@@ -197,6 +206,7 @@ def verb(
         @functools.wraps(function)
         def call(**given: Any) -> None:
             log_to_stderr(bool(given.get("quiet")), bool(given.get("verbose")))
+            _learn_addresses(given.values())
             if not given.get("quiet"):
                 # Printed before any import of the verb, so that a user sees at once that something happens.
                 arguments = {name: _format_argument(value) for name, value in given.items()}

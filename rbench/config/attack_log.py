@@ -160,13 +160,15 @@ def _of_plain(table: FileTable) -> AttackLog:
 
 def _plain_attack(row: TableRow) -> LoggedAttack:
     where, values = row
-    after = values["perturbed"]
+    if values.get("original") is None:
+        raise ResourceError(f"{where}: it has no original text")
+    after = values.get("perturbed")
     status = values.get("status") or "succeeded"
     return LoggedAttack(
         where,
         _plain_columns(values["original"]),
         None if after in (None, "") else _plain_columns(after),
-        _label_of(values["label"]),
+        _label_of(values.get("label")),
         _status_of(status, where),
         words_changed=_number_of(values.get("words_changed"), where),
     )

@@ -92,10 +92,13 @@ def read_item_scores(
         gold: of mteb's predictions: a table with the label of each row of the split, in its order, or qrels.
 
     Raises:
-        ResourceError: the file cannot be read, has no such column, or a value is no number; names `file:line`.
+        ResourceError: the file cannot be read, has no such column, or a value is no number; names `file:line`. `gold`
+            is given, and the file holds no predictions of mteb.
     """
     if suffix_of(path.name) == ".json" and (nested_scores := _nested(path, score, gold)) is not None:
         return nested_scores
+    if gold is not None:
+        raise ResourceError(f"{path}: --gold is for predictions of mteb, and this file has scores of its own")
     table = open_place(path).tables[0]
     if not table.rows:
         raise ResourceError(f"{path}: the file has no rows")
@@ -296,7 +299,8 @@ def _of_mteb(path: Path, content: Mapping[str, Any], gold: Path | None) -> ItemS
 
 def _classified(path: Path, rounds: Sequence[Sequence[Any]], truth: FileTable) -> Iterator[Item]:
     column = next((name for name in ("label", "labels", "target", "gold") if name in truth.columns), truth.columns[-1])
-    labels = [str(row.values.get(column)) for row in truth.rows]
+    numbers = {name: str(number) for number, name in enumerate(truth.names.get(column, ()))}
+    labels = [str(numbers.get(row.values.get(column), row.values.get(column))) for row in truth.rows]
     for number, predicted in enumerate(rounds):
         if len(predicted) != len(labels):
             raise ResourceError(f"{path}: it has {len(predicted)} predictions, and {truth.path} has {len(labels)} rows")

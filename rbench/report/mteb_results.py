@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from rbench.config.mteb_tables import read_mteb_name
 from rbench.errors import StoreError
 from rbench.schema import EncoderSpec, Record
+from rbench.store.runs import folder_name
 from rbench.tables import Results
 
 MEASURE = "mteb"
@@ -30,13 +31,13 @@ class TaskScores(NamedTuple):
     @property
     def model(self) -> tuple[str, str]:
         """The model's name and revision as mteb has them: those of the hub, or the encoder's name and the hash of its
-        weights."""
+        weights. mteb makes a folder of the revision, which here leads nowhere else."""
         spec = self.encoder
         base = spec.base or ""
         is_of_hub = base.count("/") == 1 and not base.startswith(".")  # otherwise a folder, or no base at all
         if is_of_hub and spec.train is None:
-            return base, spec.revision or "no_revision_available"
-        return self.label, self.record.provenance.weights_hash or "no_revision_available"
+            return base, folder_name(spec.revision or "no_revision_available")
+        return self.label, folder_name(self.record.provenance.weights_hash or "no_revision_available")
 
     def build(self) -> Any:
         """Return mteb's `TaskResult`."""

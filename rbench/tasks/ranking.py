@@ -13,6 +13,7 @@ Documents are kept in the order in which trec_eval breaks ties: by id, descendin
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -171,10 +172,10 @@ def _read_placed(path: Path) -> Iterator[PlacedRow]:
 
 def _read_qrels(path: Path) -> Iterator[PlacedRow]:
     for number, line in numbered_lines(path):
-        values = line.rstrip("\r\n").split("\t")
-        if number == 1 and tuple(values) == QRELS_COLUMNS:
+        if number == 1 and tuple(line.split("\t")) == QRELS_COLUMNS:
             continue
         with failing_in(f"{path}:{number}", remedy="A line has query-id, corpus-id and score, with tabs between"):
+            (values,) = csv.reader([line], delimiter="\t")  # as BEIR reads them: an id with quotes is quoted
             given = dict(zip(QRELS_COLUMNS, values, strict=True))
         yield f"{path}:{number}", given
 

@@ -14,7 +14,9 @@ from rbench.api import choosing, evaluating
 from rbench.api.composing import EvaluationPlan
 from rbench.api.contestants import ContestantModel
 from rbench.api.suites import prepare_run
+from rbench.execution.cluster.membership import Member
 from rbench.store.runs import RunStore
+from rbench.store.runs.reader import PROCESSES
 
 SECONDS = {"a": (30.0, 300), "b": (10.0, 200)}
 """How long the fine-tuning of each encoder took, and how many texts it encoded."""
@@ -47,6 +49,32 @@ def test_what_was_left_out_stays_out_in_the_same_run(hurried: bool, tmp_path: Pa
         RunStore(prepared.run).write_plan(prepared.plan)
     chosen = evaluating._before(first, 2)
     assert chosen is not None and (chosen.n, chosen.attacks, chosen.hurried) == (10, ("textfooler",), hurried)
+
+
+def test_a_choice_is_for_the_same_models_and_tasks(tmp_path: Path) -> None:
+    plan = dataclasses.replace(composed(), options=api.Options(out=tmp_path / "run"))
+    prepared = prepare_run(plan.suites["main"], plan.where("main"))
+    RunStore(prepared.run).write_plan(prepared.plan)
+    other = ContestantModel("simcse-mini-packaged", "encoders", "simcse-mini-packaged", english=False)
+    assert evaluating._before(plan, 2) is not None
+    assert evaluating._before(plan, 3) is None
+    assert evaluating._before(dataclasses.replace(plan, models=[*plan.models, other]), 2) is None
+    assert evaluating._before(dataclasses.replace(plan, tasks=["mini-topic"]), 2) is None
+
+
+def test_outcomes_are_not_moved_while_another_process_works_in_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[Path] = []
+    monkeypatch.setattr(choosing, "carry_over", lambda store, before, now: moved.append(store.root))
+    plan = dataclasses.replace(composed(), options=api.Options(out=tmp_path / "run"))
+    prepared = prepare_run(plan.suites["main"], plan.where("main"))
+    RunStore(prepared.run).write_plan(prepared.plan)
+    with Member(prepared.run / PROCESSES, {}).present():
+        evaluating._KnownJobs().pass_on(prepared)
+    assert moved == []
+    evaluating._KnownJobs().pass_on(prepared)
+    assert moved == [prepared.run]
 
 
 def test_the_time_of_a_text_is_that_of_all_encoders() -> None:

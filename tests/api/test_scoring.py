@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pandas as pd
 import pytest
@@ -168,6 +169,13 @@ def test_predictions_of_mteb_are_scored_by_gold(tmp_path: Path) -> None:
         rbench.compare_scores(a, b)
     found = rbench.compare_scores(a, b, gold=labels)
     assert (found.means, found.difference.seeds) == ((0.75, 0.875), 2), "experiments are draws"
+    split = datasets.Dataset.from_dict(
+        {"label": [0, 1, 1, 0]}, features=datasets.Features({"label": datasets.ClassLabel(names=["neg", "pos"])})
+    )
+    split.to_parquet(tmp_path / "labels.parquet")
+    assert rbench.compare_scores(a, b, gold=tmp_path / "labels.parquet").means == found.means
+    with pytest.raises(ResourceError):
+        rbench.compare_scores(labels, labels, gold=labels)
     qrels = table(
         tmp_path / "qrels.csv",
         [{"query-id": "q1", "corpus-id": "d1", "score": 1}, {"query-id": "q2", "corpus-id": "d2", "score": 1}],

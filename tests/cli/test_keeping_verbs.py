@@ -57,6 +57,12 @@ def test_verify_strict_says_what_is_refused(
     assert result.stdout.splitlines()[-1] == f"r {may} stand on a leaderboard"
 
 
+@pytest.mark.parametrize("more", [["--no-texts"], ["b.zip"]])
+def test_unpacking_writes_one_run_as_it_is(shell: Shell, monkeypatch: pytest.MonkeyPatch, more: list[str]) -> None:
+    monkeypatch.setattr(api, "unpack", None)
+    assert shell("pack", "a.zip", "--unpack", *more).exit_code == 2
+
+
 @pytest.mark.parametrize("verb", ["verify", "pack", "table"])
 def test_a_file_in_the_place_of_a_run_is_named(shell: Shell, tmp_path: Path, verb: str) -> None:
     (tmp_path / "suite.yaml").write_text("")

@@ -665,3 +665,18 @@ def test_a_terminal_that_lacks_a_character_shows_it_escaped() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
     assert done.stdout == b"caf\\xe9 \\u0430\n"
+
+
+def test_a_password_in_an_address_is_never_shown(shell: Shell) -> None:
+    result = shell("eval", "https://me:hunter22@localhost:1/x?api_key=SECRETKEY")
+    assert result.exit_code != 0 and "localhost:1" in result.stderr
+    assert "hunter22" not in result.output and "SECRETKEY" not in result.output
+
+
+def test_options_of_runs_are_refused_for_files_of_scores(shell: Shell, tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("id,score\n1,0.5\n2,0.75\n")
+    files = (tmp_path / "a.csv", tmp_path / "b.csv")
+    assert shell("compare", *files).exit_code == 0
+    for more in (["--metric", "clean"], ["--common"], ["--show", "1"], ["--between", "a", "b"]):
+        assert shell("compare", *files, *more).exit_code == 2

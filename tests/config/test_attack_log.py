@@ -119,3 +119,16 @@ def test_what_is_no_log_is_refused_with_its_place(tmp_path: Path, rows: list[dic
     with pytest.raises(ResourceError) as caught:
         read_attack_log(write(tmp_path / "log.csv", *rows))
     assert place in str(caught.value)
+
+
+def test_a_row_may_lack_what_others_have(tmp_path: Path) -> None:
+    whole = {"original": "a good film", "perturbed": "a fine film", "label": 1}
+    skipped = {"original": "a bad film", "label": 1, "status": "skipped"}
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, (whole, skipped))))
+    first, second = read_attack_log(path).attacks
+    assert (first.status, second.status, second.perturbed) == ("succeeded", "skipped", None)
+    path.write_text("\n".join(map(json.dumps, (whole, {"perturbed": "x", "label": 1}))))
+    with pytest.raises(ResourceError) as refused:
+        read_attack_log(path)
+    assert f"{path}:2" in str(refused.value)

@@ -9,6 +9,8 @@ import pytest
 
 from rbench import api
 from rbench.errors import StoreError, SuiteError
+from rbench.report.mteb_results import TaskScores
+from rbench.schema import EncoderSpec
 from rbench.store.runs import RunStore
 from tests.mteb_rows import NAMES, give_rows, make_rows
 
@@ -68,6 +70,12 @@ def test_mteb_reads_its_results_back(made: MadeRun, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("MTEB_CACHE", str(tmp_path))
     names = {result.task_name for result in mteb.load_results(download_latest=False).model_results[0].task_results}
     assert names == {*NAMES}
+
+
+def test_a_revision_of_somebodys_run_leads_nowhere_else(made: MadeRun) -> None:
+    (record, *_) = RunStore(made.run).records()
+    spec = EncoderSpec(name="e", title="E", base="owner/name", revision="../../../elsewhere")
+    assert TaskScores(spec, "e", "mteb:x", record).model == ("owner/name", "..%2F..%2F..%2Felsewhere")
 
 
 def test_one_result_is_a_file_of_mteb(made: MadeRun, tmp_path: Path) -> None:

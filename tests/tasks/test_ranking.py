@@ -48,6 +48,13 @@ def test_a_folder_in_the_layout_of_beir(tmp_path: Path) -> None:
     assert data.read == {"test": 3} and data.sizes == {"test": 2} and of.find_left_out("d2") is None
 
 
+def test_ids_with_quotes_are_read_as_a_writer_of_csv_writes_them(tmp_path: Path) -> None:
+    with_quotes, doubled = 'the "d1" of old', '"the ""d1"" of old"'
+    corpus = f'{{"_id": {json.dumps(with_quotes)}, "text": "Ants."}}\n{{"_id": "d2", "text": "Cats."}}\n'
+    data = open_task(beir(tmp_path, corpus=corpus, qrels=f"{HEAD}\nq1\t{doubled}\t1\nq3\td2\t1\n"))
+    assert data.collection is not None and data.collection.relevance["q1"] == {with_quotes: 1}
+
+
 def test_a_documents_own_id_is_left_out_where_the_task_says_so(tmp_path: Path) -> None:
     spec = beir(tmp_path)
     own = spec.model_copy(update={"ranking": RankingData(folder=str(tmp_path), without_own=True)})
