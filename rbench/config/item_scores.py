@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from rbench.config.attack_log import is_textattack_log, of_textattack
 from rbench.config.registry import unknown_message
-from rbench.config.tabular import FileTable, open_place, parse_object, read_table_text, suffix_of
+from rbench.config.tabular import FileTable, open_place, parse_object, read_table_text, suffix_of, text_of_label
 from rbench.errors import ResourceError
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
@@ -155,6 +155,8 @@ def of_table(table: FileTable, score: str | None, cluster: str | None) -> ItemSc
     items = []
     for where, values in table.rows:
         if (value := number_of(values.get(score), where)) is not None:
+            if cluster_column is not None and not text_of_label(values.get(cluster_column)):
+                raise ResourceError(f"{where}: it has no {cluster_column}, in which items of one cluster agree")
             group, drawn = (str(values.get(name)) if name is not None else None for name in (cluster_column, seed))
             items.append(Item(str(values.get(key)), value, group, drawn))
     return ItemScores(str(table.path), score, tuple(items), cluster_column, tuple(notes))
@@ -300,7 +302,7 @@ def _of_mteb(path: Path, content: Mapping[str, Any], gold: Path | None) -> ItemS
 def _classified(path: Path, rounds: Sequence[Sequence[Any]], truth: FileTable) -> Iterator[Item]:
     column = next((name for name in ("label", "labels", "target", "gold") if name in truth.columns), truth.columns[-1])
     numbers = {name: str(number) for number, name in enumerate(truth.names.get(column, ()))}
-    labels = [str(numbers.get(row.values.get(column), row.values.get(column))) for row in truth.rows]
+    labels = [numbers.get(label := str(row.values.get(column)), label) for row in truth.rows]
     for number, predicted in enumerate(rounds):
         if len(predicted) != len(labels):
             raise ResourceError(f"{path}: it has {len(predicted)} predictions, and {truth.path} has {len(labels)} rows")

@@ -243,6 +243,23 @@ def _runs_by_names(
     return places
 
 
+def _runs_of_victim(
+    measure: DeclaredMeasure, results: Results, runs: Sequence[SeedRun], victim: tuple[str, str]
+) -> tuple[SeedRun, ...]:
+    """Return the runs of a row; of one about a victim of attacks each has the training seed of its encoder.
+
+    With `train_seeds` a measure has a job for each training. An encoder that rbench does not train is attacked once,
+    and stands in all of these jobs.
+    """
+    by_attack: dict[str, SeedRun] = {}
+    for run in runs if measure.reads == "attacks" and measure.asks_models else ():
+        attack = attacks_behind(results.plan, run.job).get(victim)
+        if attack is not None:
+            train_seed = results.plan.draw(attack.parts[0]).train_seed
+            by_attack.setdefault(attack.key, replace(run, train_seed=train_seed))
+    return tuple(by_attack.values()) or tuple(runs)
+
+
 def build_cells(
     measure: DeclaredMeasure, results: Results, options: Any = None, wanted: Sequence[Job] | None = None
 ) -> Grid[MeasureRowCell]:
@@ -283,7 +300,7 @@ def build_cells(
             labels = [all_names["label"]] if several_labels else []
             labels += [value for key, value in row_names if key not in AXES]
             cell = MeasureRowCell(
-                runs=tuple(runs),
+                runs=_runs_of_victim(measure, results, runs, (axes["encoder"], axes["finetune"])),
                 results=results,
                 drawn=bool(results.plan.draws),
                 label="/".join(labels),

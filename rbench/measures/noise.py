@@ -184,9 +184,6 @@ class NoiseScoreCell(Cell):
     def units(self) -> Hashable:
         return self.task  # all labels are of the same texts, with noise and without
 
-    def known_as(self, name: str) -> Hashable:
-        return self.label, super().known_as(name)
-
     def score(self, name: str) -> Score | None:
         """Return the number. Its interval ends where scores do: of two seeds, Student's t goes far beyond."""
         number = super().score(name)

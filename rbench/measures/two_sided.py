@@ -24,11 +24,12 @@ from rbench.edits import EditKind, every_edit
 from rbench.errors import JobError
 from rbench.measures import Measure, MeasureContext, Row, Share
 from rbench.measures import _columns as columns_of
-from rbench.schema import CONTRAST, Outcome, ResourceKind, Strict, Suite
-from rbench.score.paired import DifferenceEstimate, PairedSample, compare, correct_by_holm
+from rbench.schema import AS_IS, CONTRAST, Outcome, ResourceKind, Strict, Suite
+from rbench.score.paired import DifferenceEstimate, compare, correct_by_holm
 from rbench.tables import Results, Table
 from rbench.tables.cells import Grid
 from rbench.tables.table import TableEntry
+from rbench.verdicts.pairing import pair_observations
 
 if TYPE_CHECKING:
     from rbench.measures._context import VictimRef
@@ -126,15 +127,19 @@ class TwoSided(Measure[Options]):
             program_rows = tuple({**row_fields, "overlooks": None} for row_fields in table.cells)
             return replace(table, cells=program_rows, notes=(*table.notes, note), brief=(*table.brief, note))
         verdicts = judge_overlooking(cells, control)
-        entries: list[TableEntry] = [_verdict_entry(verdicts.get(key)) for key in cells.cells]
+        entries: list[TableEntry] = [
+            "control" if _is_control(cell, control) else _verdict_entry(verdicts.get(key))
+            for key, cell in cells.cells.items()
+        ]
         rows = tuple((*row, entry) for row, entry in zip(table.rows, entries, strict=True))
         program_rows = tuple(
             {**row_fields, "control": control, **_verdict_fields(verdicts.get(key))}
             for row_fields, key in zip(table.cells, cells.cells, strict=True)
         )
+        num_tests = sum(p is not None for verdict in verdicts.values() for p in (verdict.p_followed, verdict.p_fooled))
         note = (
             f"Overlooks: beside {control} the victim follows fewer edits and is fooled less, on the texts that both "
-            f"get right; Holm over {2 * len(verdicts)} comparisons, alpha {ALPHA}."
+            f"get right; Holm over {num_tests} comparisons, alpha {ALPHA}."
         )
         header, notes = (*table.header, "Overlooks"), (*table.notes, note)
         return replace(table, header=header, rows=rows, cells=program_rows, notes=notes, brief=(*table.brief, note))
@@ -263,47 +268,33 @@ def judge_overlooking(cells: Grid[Any], control: str) -> dict[tuple[str, ...], O
     `control` is an encoder, or a fine-tuning. p values are corrected together, over both differences of all cells
     (Holm).
     """
-    by_names = {(cell.task, cell.attack, cell.encoder, cell.finetune): cell for cell in cells.cells.values()}
+    by_names = {_names_of(cell, cell.encoder, cell.finetune): cell for cell in cells.cells.values()}
     pairs: dict[tuple[str, ...], tuple[DifferenceEstimate, DifferenceEstimate]] = {}
     for key, cell in cells.cells.items():
-        same_encoder = by_names.get((cell.task, cell.attack, cell.encoder, control))
-        control_cell = by_names.get((cell.task, cell.attack, control, cell.finetune), same_encoder)
-        if control_cell is None or control_cell is cell:
+        # The control is an encoder, a classifier as it is, or a fine-tuning.
+        names = ((control, cell.finetune), (control, AS_IS), (cell.encoder, control))
+        control_cell = next(filter(None, (by_names.get(_names_of(cell, *pair)) for pair in names)), None)
+        if control_cell is None or _is_control(cell, control):
             continue
         pairs[key] = (
             _paired_difference(control_cell, cell, "followed"),
-            _paired_difference(control_cell, cell, "held", negated=True),
+            _paired_difference(cell, control_cell, "held"),  # of ASR, which is 1 - held
         )
     corrected = correct_by_holm([difference.p for pair in pairs.values() for difference in pair])
     return {key: Overlooking(*pair, *corrected[2 * i : 2 * i + 2]) for i, (key, pair) in enumerate(pairs.items())}
 
 
-def _paired_difference(control: Any, cell: Any, name: str, *, negated: bool = False) -> DifferenceEstimate:
+def _names_of(cell: Any, encoder: str, finetune: str) -> tuple[str, ...]:
+    return cell.task, cell.attack, cell.label, encoder, finetune
+
+
+def _is_control(cell: Any, control: str) -> bool:
+    return control in (cell.encoder, cell.finetune)
+
+
+def _paired_difference(control: Any, cell: Any, name: str) -> DifferenceEstimate:
     """Return the share of a cell minus that of the control, over the texts for which both have a value."""
-    rows = [
-        (
-            control_by_text[text],
-            victim_by_text[text],
-            text,
-            control_run.seed,
-            control_run.train_seed or 0,
-            victim_run.train_seed or 0,
-        )
-        for control_run in control.done
-        for victim_run in cell.done
-        if control_run.seed == victim_run.seed
-        for control_by_text, victim_by_text in [
-            (control.values(control_run, name) or {}, cell.values(victim_run, name) or {})
-        ]
-        for text in sorted(control_by_text.keys() & victim_by_text.keys())
-    ]
-    columns: list[Any] = list(zip(*rows, strict=True)) or [[]] * 6
-    control_values, victim_values = (np.array(column, dtype=float) for column in columns[:2])
-    texts = np.unique(np.array(columns[2], dtype=str), return_inverse=True)[1]
-    seeds, trainings, victim_trainings = (np.array(column, dtype=np.int64) for column in columns[3:])
-    if negated:
-        control_values, victim_values = 1 - control_values, 1 - victim_values
-    return compare(PairedSample(control_values, victim_values, texts, seeds, trainings, victim_trainings), shares=True)
+    return compare(pair_observations(control.observed(name) or (), cell.observed(name) or ()), shares=True)
 
 
 def _named_control(results: Results) -> str | None:
@@ -315,7 +306,7 @@ def _named_control(results: Results) -> str | None:
 
 
 def _verdict_entry(verdict: Overlooking | None) -> str:
-    return "control" if verdict is None else "yes" if verdict.is_raised else "no"
+    return "not judged" if verdict is None else "yes" if verdict.is_raised else "no"
 
 
 def _verdict_fields(verdict: Overlooking | None) -> dict[str, Any]:

@@ -158,7 +158,8 @@ class Cell(ABC):
 
     def known_as(self, name: str) -> Hashable:
         """The key of a number in what `Results` remembers."""
-        return self.attack, tuple(run.job.key for run in self.done), name
+        jobs = tuple(job.key for run in self.done for job in run.jobs)
+        return self.attack, self.encoder, self.finetune, self.label, jobs, name  # a job of a measure has many rows
 
     def has_seed_levels(self, name: str) -> bool:
         """Whether there is an interval that covers differences between seeds, too."""

@@ -171,7 +171,10 @@ class RunCells:
     def _named(self, metric: str) -> CellsByName:
         """Return the cells that have a metric by their names, in the order of the plan; none where the RUN has none."""
         any_metric = self.results.metrics.asked(metric)
-        kind = f"{any_metric.measure}.{any_metric.label}" if isinstance(any_metric, MeasureNumber) else ""
+        kind = ""
+        if isinstance(any_metric, MeasureNumber):
+            # The cells of a label are named with their number; those of a measure serve all of its numbers.
+            kind = any_metric.name if any_metric.label else f"{any_metric.measure}."
         if kind not in self._grids:
             named = self._grids.setdefault(kind, {})
             with suppress(StoreError):

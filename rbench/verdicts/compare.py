@@ -318,7 +318,7 @@ def mismatches(job: Job, other_job: Job, *, attacks: bool = False) -> list[str]:
     fields = [
         field
         for field in first_fields
-        if first_fields[field] != second_fields[field] and not (attacks and field in DIFFERENCES_OF_ATTACKS)
+        if first_fields[field] != second_fields.get(field) and not (attacks and field in DIFFERENCES_OF_ATTACKS)
     ]
     if attacks and job.attacking is not None and other_job.attacking is not None:
         resources = job.attacking.resource_fingerprints, other_job.attacking.resource_fingerprints

@@ -97,13 +97,9 @@ class ModelRanking:
         pair = next(entry for entry in self.pairs if {entry.one, entry.other} == first_two)
         difference, first, second = pair.difference, names[pair.one], names[pair.other]
         assert difference.value is not None, "contestants with a place have numbers"
-        interval_text = ""
-        if difference.low is not None and difference.high is not None:
-            interval_text = f", 95% interval {100 * difference.low:.1f} to {100 * difference.high:.1f}"
-        difference_text = (
-            f"{100 * abs(difference.value):.1f} points of accuracy under attack{interval_text}, p "
-            f"{format_p_value(pair.p) or 'unknown'}"
-        )
+        size, interval = _size_of(difference, ".1f", 100.0)
+        p_text = format_p_value(pair.p) or "unknown"
+        difference_text = f"{size} points of accuracy under attack{interval}, p {p_text}"
         if pair.verdict == "higher":
             return f"{first} is harder to fool than {second}: {difference_text}."
         if pair.verdict == "lower":  # paired and shown values may point in opposite directions
@@ -111,6 +107,17 @@ class ModelRanking:
         return (
             f"Nothing tells {first} from {second} yet: {difference_text}.{_texts_needed(difference, len(self.attacks))}"
         )
+
+
+def _size_of(difference: DifferenceEstimate, decimals: str, scale: float = 1.0) -> tuple[str, str]:
+    """Write the size of a difference, and its interval. That of a negative difference changes its sign."""
+    value, low, high = difference.value or 0.0, difference.low, difference.high
+    if value < 0 and low is not None and high is not None:
+        value, low, high = -value, -high, -low
+    interval = ""
+    if low is not None and high is not None:
+        interval = f", 95% interval {scale * low:{decimals}} to {scale * high:{decimals}}"
+    return f"{scale * abs(value):{decimals}}", interval
 
 
 def _texts_needed(difference: DifferenceEstimate, attacks: int) -> str:
@@ -204,14 +211,8 @@ def words_sentence(results: Results, found: ModelRanking) -> str:
     difference = judge_comparison(comparison, WORDS, ClaimBound(), cells).difference
     if difference is None or difference.value is None:
         return ""
-    span = ""
-    if difference.low is not None and difference.high is not None:
-        # The sentence has the size of the difference, so the interval of a negative one changes its sign.
-        low, high = difference.low, difference.high
-        if difference.value < 0:
-            low, high = -high, -low
-        span = f", 95% interval {low:.2f} to {high:.2f}"
-    by = f"{abs(difference.value):.2f} words a text{span}, p {format_p_value(difference.p) or 'unknown'}"
+    size, interval = _size_of(difference, ".2f")
+    by = f"{size} words a text{interval}, p {format_p_value(difference.p) or 'unknown'}"
     side = side_of_bound(difference, difference.p)
     if side == "undecided":
         needed = _texts_needed(difference, len(found.attacks))
