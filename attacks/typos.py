@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rbench.schema import TaskSpec
 
-VERSION = 1
+VERSION = 2
 
 
 class Options(Strict):
@@ -60,8 +60,23 @@ class TypoAttack(AttackMethod[Options]):
         """Return the attack on a victim of `rbench.attack`; it is the same for every task."""
         from textattack import Attack
         from textattack.goal_functions import UntargetedClassification
-        from textattack.search_methods import GreedySearch
+        from textattack.search_methods import SearchMethod
         from textattack.transformations import WordSwap
+
+        from rbench.recipes.space import damage_of, is_flipped
+
+        class WorstEdit(SearchMethod):  # type: ignore[misc]
+            """At each step the worst of all edits. A flip is the worst, whatever its score is among three classes."""
+
+            is_black_box = True
+
+            def perform_search(self, initial_result: Any) -> Any:
+                best, over = initial_result, False
+                while not over and not is_flipped(best):
+                    texts = self.get_transformations(best.attacked_text, original_text=initial_result.attacked_text)
+                    results, over = self.get_goal_results(texts) if texts else ([], True)
+                    best = max(results, key=damage_of, default=best)
+                return best
 
         class Edits(WordSwap):  # type: ignore[misc]
             """All texts that are one edit away, as long as edits are left."""
@@ -77,4 +92,4 @@ class TypoAttack(AttackMethod[Options]):
                     super()._get_transformations(current_text, sorted(indices_to_modify)) if steps < options.k else []
                 )
 
-        return Attack(UntargetedClassification(victim), [], Edits(), GreedySearch())
+        return Attack(UntargetedClassification(victim), [], Edits(), WorstEdit())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,11 @@ def merge_adapter(folder: Path) -> FingerprintedPlace:
             f"{folder} holds an adapter (PEFT) of {base_name or 'a model'} and no whole network. With the package peft "
             "(`pip install 'rbench[peft]'`) the two are merged on opening; or merge them (`merge_and_unload()`), and "
             "name the folder of the result"
+        )
+    if (folder / "modules.json").exists():
+        raise ResourceError(
+            f"{folder} holds an adapter (PEFT) and the modules of sentence-transformers, which rbench does not merge; "
+            "load it with sentence-transformers, merge it (`model[0].auto_model.merge_and_unload()`), and save it"
         )
     base = _find_base(folder, base_name, adapter_config.get("revision"))
     check_model(base)
@@ -132,7 +138,10 @@ def _merge_network(folder: Path, base: Path, adapter_config: dict[str, Any]) -> 
     else:
         check_size(base, AutoModel)
         network = AutoModel.from_pretrained(base, trust_remote_code=False, torch_dtype=torch.float32)
-    return peft.PeftModel.from_pretrained(network, str(folder)).merge_and_unload().eval()
+    with warnings.catch_warnings():
+        # An adapter of a network with a head, whose weights have other names, would be merged as nothing.
+        warnings.filterwarnings("error", message="Found missing adapter keys")
+        return peft.PeftModel.from_pretrained(network, str(folder)).merge_and_unload().eval()
 
 
 def _hash_content(place: Path) -> str:

@@ -10,7 +10,7 @@ from random import Random
 
 from rbench.noise import NoiseKind, cased, matches
 
-VERSION = 2
+VERSION = 3
 
 _VERBS = ["are", "could", "did", "do", "does", "had", "has", "have", "is", "should", "was", "were", "would"]
 _PAIRS = {f"{verb} not": f"{verb}n't" for verb in _VERBS} | {"cannot": "can't", "will not": "won't", "i am": "i'm"}
@@ -22,6 +22,8 @@ _OTHER |= {f"{who} is": f"{who}'s" for who in ("it", "that", "he", "she")}
 
 _FORMS = "|".join(sorted((re.escape(form).replace("'", "['’]") for form in _OTHER), key=len, reverse=True))
 
+_PRONOUNS = "i|you|he|she|it|we|they|this|that|these|those|there"
+
 
 def _plain(found: str) -> str:
     return found.lower().replace("’", "'")
@@ -31,7 +33,12 @@ class Contractions(NoiseKind):
     title = "two words contracted, or a contraction taken apart"
     unit = "words"
     only_for = "English"
-    places = matches(rf"\b(?:{_FORMS})\b(?= \w)", re.IGNORECASE, lambda found: _plain(found) in _OTHER)
+    # Before a pronoun `n't` stays: `isn't it` is not `is not it`.
+    places = matches(
+        rf"\b(?:{_FORMS})\b(?= \w)(?!(?<=n['’]t) (?:{_PRONOUNS})\b)",
+        re.IGNORECASE,
+        lambda found: _plain(found) in _OTHER,
+    )
 
     def put(self, found: str, rng: Random) -> str:
         """Return the other form."""

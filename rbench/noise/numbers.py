@@ -1,7 +1,7 @@
 """Dates and whole numbers, written in another way with the same value.
 
 A date becomes one with a name for its month, or of digits alone. A number is written in words, with or without commas.
-Years, decimals and digits inside words are left as they are.
+Years, decimals, digits inside words and numbers with a sign (`50%`, `#1`, `$5`) are left as they are.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 
 from rbench.noise import NoiseKind, matches
 
-VERSION = 1
+VERSION = 2
 
 _FIRST, _LAST = "January February March April May June", "July August September October November December"
 MONTHS = [*_FIRST.split(), *_LAST.split()]
@@ -34,7 +34,9 @@ class Numbers(NoiseKind):
     title = "a date or whole number, written in another way with the same value"
     unit = "numbers"
     only_for = "English"
-    places = matches(rf"(?<![\w.,:/$€£-])(?:{_ISO}|{_NAMED}|{_COMMAS}|{_DIGITS})(?![\w/:-]|[.,]\d)")
+    places = matches(
+        rf"(?<![\w.,:/#$€£'’-])(?:{_ISO}|{_NAMED}|{_COMMAS}|{_DIGITS})(?![\w/:%°$€£'’-]|[.,]\d|, (?:1[6-9]|20)\d\d)"
+    )
 
     def put(self, found: str, rng: Random) -> str:
         """Return the same date or number in another form."""

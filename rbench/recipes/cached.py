@@ -136,6 +136,8 @@ class CachedAttack(Attack):  # type: ignore[misc]
         here, and constraints remember what takes time.
         """
         texts = [text for text in transformed_texts if text.text != current_text.text]
+        for text in texts:  # a search that makes texts itself may not say where they come from
+            text.attack_attrs.setdefault("last_transformation", self.transformation)
         for constraint in self.constraints:
             reference = original_text if constraint.compare_against_original else current_text
             by_transformation = {text.attack_attrs["last_transformation"] for text in texts}

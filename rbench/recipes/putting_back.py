@@ -48,10 +48,7 @@ def _with_one_word_back(text: Any, original: Any) -> list[Any]:
     if list(map(len, words_by_column(text))) != list(map(len, words_by_column(original))):
         return []
     changed = [i for i, (new, old) in enumerate(zip(text.words, original.words, strict=True)) if new != old]
-    made = [text.replace_word_at_index(i, original.words[i]) for i in changed] if len(changed) > 1 else []
-    for one in made:  # constraints ask which transformation a text comes from
-        one.attack_attrs["last_transformation"] = text.attack_attrs["last_transformation"]
-    return made
+    return [text.replace_word_at_index(i, original.words[i]) for i in changed] if len(changed) > 1 else []
 
 
 def _succeeded(result: Any) -> bool:

@@ -237,9 +237,14 @@ def write(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | N
     include = {"include_prompt": settings.include_prompt}
     _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.width, **modes, **include})
     prompt = {"default": settings.prompt} if settings.prompt else {}
-    if prompt or prompts or settings.truncate_dim:
-        settings_file = {"prompts": {**(prompts or {}), **prompt}, "default_prompt_name": "default" if prompt else None}
-        _write_json(folder / OVERALL_FILE, settings_file | {"truncate_dim": settings.truncate_dim})
+    if prompt or prompts or settings.truncate_dim or settings.similarity != "cosine":
+        settings_file = {
+            "prompts": {**(prompts or {}), **prompt},
+            "default_prompt_name": "default" if prompt else None,
+            "truncate_dim": settings.truncate_dim,
+            "similarity_fn_name": settings.similarity,
+        }
+        _write_json(folder / OVERALL_FILE, settings_file)
 
 
 def _write_transform(folder: Path, transform: Transform | None) -> list[tuple[str, str]]:

@@ -80,6 +80,15 @@ def test_documents_are_clusters_of_samples(tmp_path: Path) -> None:
     assert found.difference == rbench.compare_scores(ONE, OTHER, cluster=DOCUMENTS).difference
 
 
+def test_an_item_without_a_document_is_refused(tmp_path: Path) -> None:
+    """It would be of one cluster with all others that have none."""
+    rows = [{"id": i, "score": i % 2, "document": f"d{i // 4}" if i else ""} for i in range(20)]
+    path = table(tmp_path / "a.csv", rows)
+    with pytest.raises(ResourceError) as refused:
+        rbench.compare_scores(path, path)
+    assert f"{path}:2" in str(refused.value)
+
+
 def test_documents_that_are_not_the_same_are_refused(tmp_path: Path) -> None:
     a, b = lm_eval(tmp_path / "a.jsonl", ONE), lm_eval(tmp_path / "b.jsonl", OTHER, salt="x")
     with pytest.raises(StoreError):

@@ -119,6 +119,10 @@ LAYOUTS: dict[str, tuple[Layout, dict[str, Any]]] = {
     "BERT, first token": (made_of("bert", "cls"), {"pooling": "cls"}),
     "BERT, mean, maximum length": (made_of("bert", "mean", max_seq_length=9), {"pooling": "mean"}),
     "BERT, max, normalised": (made_of("bert", "max", Normalize), {"pooling": "max", "normalize": True}),
+    "BERT, mean, compared by the dot product": (
+        made_of("bert", "mean", more={"similarity_fn_name": "dot"}),
+        {"pooling": "mean", "similarity": "dot"},
+    ),
     "BERT, weighted mean": (made_of("bert", "weightedmean"), {"pooling": "weighted-mean"}),
     "RoBERTa, tanh after the pooling": (
         made_of("roberta", "mean", lambda: dense(WIDTH, 12), max_seq_length=20),

@@ -11,7 +11,7 @@ from typing import Any
 import peft
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification, AutoTokenizer
 
 from rbench.encoders import load
 from rbench.encoders.locate import locate as locate_encoder
@@ -74,6 +74,22 @@ def test_an_encoder_with_an_adapter_too(tmp_path: Path) -> None:
     with torch.inference_mode():
         theirs = network(**inputs).last_hidden_state[:, 0]
         assert torch.allclose(load(spec, place.where)(**inputs), theirs, atol=1e-5)
+
+
+def test_an_adapter_of_a_network_with_a_head_is_not_merged_as_nothing(tmp_path: Path) -> None:
+    base = write_classifier(tmp_path / "base")
+    adapted(base, tmp_path / "adapter", AutoModelForMaskedLM, None)
+    with pytest.raises(ResourceError):
+        locate_encoder(EncoderSpec(name="mine", base=str(tmp_path / "adapter")))
+
+
+def test_an_adapter_in_a_folder_of_sentence_transformers_is_refused(tmp_path: Path) -> None:
+    """Merged, its pooling and normalisation would be lost."""
+    base = write_classifier(tmp_path / "base")
+    adapted(base, tmp_path / "adapter", AutoModel, None)
+    (tmp_path / "adapter" / "modules.json").write_text("[]")
+    with pytest.raises(ResourceError):
+        locate_encoder(EncoderSpec(name="mine", base=str(tmp_path / "adapter")))
 
 
 def test_another_adapter_and_another_base_have_other_fingerprints(classifier: tuple[Path, Any], tmp_path: Path) -> None:

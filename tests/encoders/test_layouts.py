@@ -11,6 +11,7 @@ import pytest
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.encoders.model_metadata import read_fields
 from rbench.train import models
+from rbench.words.resources.sentences import sentence_transformer
 from tests.encoders.layouts import LAYOUTS, TEXTS, encoded, opened
 
 
@@ -21,6 +22,13 @@ def test_vectors_are_those_of_sentence_transformers(name: str, saved: Any) -> No
     assert ours.shape == theirs.shape
     np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-5)
     assert np.abs(theirs[0] - theirs[1]).max() > 1e-2  # weights so small that all texts are alike would show nothing
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_attacks_compare_texts_by_these_vectors(name: str, saved: Any) -> None:
+    folder, theirs = saved(name)
+    vectors = sentence_transformer(folder, "cpu", backend="torch").vectors(TEXTS).numpy()
+    np.testing.assert_allclose(vectors, theirs, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -41,6 +49,8 @@ def test_a_victim_and_an_export_encode_the_same(name: str, saved: Any, tmp_path:
     assert models.find_obstacle(encoder) == ""
     models.save_encoder(tmp_path / "export", victim.encoder)
     np.testing.assert_allclose(encoded(tmp_path / "export"), theirs, atol=1e-5, rtol=1e-5)
-    np.testing.assert_array_equal(opened(tmp_path / "export").encode(TEXTS), encoder.encode(TEXTS))
+    exported = opened(tmp_path / "export")
+    np.testing.assert_array_equal(exported.encode(TEXTS), encoder.encode(TEXTS))
+    assert exported.settings.similarity == encoder.settings.similarity
     names = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert not any(name.endswith((".bin", ".pt", ".pkl")) for name in names)

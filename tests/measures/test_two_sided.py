@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -12,14 +14,21 @@ from rbench.config import load_task
 from rbench.config.code import find, open_checked
 from rbench.config.registry import Registry
 from rbench.errors import JobError
+from rbench.gate.baseline import build_baseline
+from rbench.gate.check import CheckRules, check
 from rbench.measures import MeasureContext, VictimRef, two_sided
+from rbench.metrics import MetricCatalogue
 from rbench.mini import oracle, rows
-from rbench.schema import Outcome, Suite
+from rbench.schema import AS_IS, AttackJob, AttackSpec, Choice, Draw, Job, MeasureJob, Outcome, ResourceSet, Suite
+from rbench.schema.claims import CellOf
 from rbench.score.paired import correct_by_holm
+from rbench.tables import Results
+from rbench.verdicts.cells import RunCells
+from tests import tiny
 from tests.edits.mini_resources import MiniWorldResources
-from tests.measures.blind_victims import BLIND, MEASURE, READER, table
+from tests.measures.blind_victims import BLIND, MEASURE, READER, TUNED, stored, table
 from tests.measures.blind_victims import blinded as blinded
-from tests.measures.conftest import said
+from tests.measures.conftest import results, said
 
 
 def edits(context: MeasureContext) -> dict[str, tuple[str, int]]:
@@ -155,3 +164,101 @@ def test_a_suite_says_which_edits_and_a_control_that_it_has() -> None:
     assert "not in the suite" in str(MEASURE.check(two_sided.Options(edits=("negation",), control="no"), suite))
     for control in ("one", "clean"):
         assert MEASURE.check(two_sided.Options(edits=("negation",), control=control), suite) is None
+
+
+def attack_on(label: str) -> Job:
+    spec = AttackJob(
+        encoder=label.partition("[")[0],
+        strategy=TUNED[0],
+        task=tiny.data(2, 2, 2).spec,
+        data_fingerprint="d",
+        attack=AttackSpec(name="swap", recipe="PWWSRen2019"),
+        resources=ResourceSet(name="mini"),
+        resource_fingerprints={},
+        num_examples=100,
+    )
+    return Job.make(spec, (label, "tiny", "clean", "swap"), {"victim": label}, 0)
+
+
+def run_of(context: MeasureContext, rounds: Sequence[tuple[str, str]], seeds: Sequence[int] = (0,)) -> Results:
+    """The RUN in which each round, a training of each encoder, and each seed has a job of the measure."""
+    lines, jobs = list(MEASURE.computed(two_sided.Options(), context).lines), []
+    attacks = {label: attack_on(label) for labels in rounds for label in labels}
+    for seed, labels in product(seeds, rounds):
+        needs = {f"attack:{i}": attacks[label].key for i, label in enumerate(labels)}
+        spec = stored(context).plan.jobs[0].spec
+        jobs.append((Job.make(spec, ("two_sided", "tiny", "swap"), needs, seed), lines))
+    given = results([*((job, []) for job in attacks.values()), *jobs], finetune=TUNED, attacks=("swap",))
+    draws = {
+        label: Draw(encoder=label.partition("[")[0], train_seed=int(label[-2])) for label in attacks if "[" in label
+    }
+    return Results(given.store, given.plan.model_copy(update={"draws": draws}), given.standing, MetricCatalogue())
+
+
+def test_each_victim_has_its_own_interval_over_seeds(blinded: MeasureContext) -> None:
+    shown = MEASURE.table(two_sided.Options(), run_of(blinded, [("one", "two")], seeds=(0, 1))).cells
+    alone = [
+        MEASURE.table(two_sided.Options(), run_of(replace(blinded, victims=(of,)), [(of.encoder,)], (0, 1))).cells[0]
+        for of in blinded.victims
+    ]
+    for name in ("held", "followed", "two_sided"):
+        for cell, expected in zip(shown, alone, strict=True):
+            assert [cell[f"{name}{end}"] for end in ("_low", "_high")] == [
+                expected[f"{name}{end}"] for end in ("_low", "_high")
+            ]
+
+
+def test_trainings_with_equal_outcomes_say_hardly_more_than_one(blinded: MeasureContext) -> None:
+    options = two_sided.Options(control="one")
+    control_once, once = MEASURE.table(options, run_of(blinded, [("one", "two")])).cells
+    rounds = [("one", f"two[seed={seed}]") for seed in range(3)]
+    control, blind = MEASURE.table(options, run_of(blinded, rounds)).cells
+    # An encoder that is not trained was attacked once, though it stands in each round.
+    assert (control["held_n"], control["held"]) == (control_once["held_n"], control_once["held"])
+    assert (blind["held_n"], blind["common"]) == (3 * once["held_n"], 3 * once["common"])
+    assert (blind["followed_low"], blind["followed_high"]) == (once["followed_low"], once["followed_high"])
+    assert blind["followed_p"] > once["followed_p"] / 10, "and not the p of three times as many texts"
+
+
+def test_a_classifier_that_is_not_fine_tuned_is_a_control(blinded: MeasureContext) -> None:
+    as_it_is = VictimRef("one", "one", AS_IS)
+    asked = {as_it_is: READER, BLIND: BLIND}
+    beside_classifier = replace(
+        blinded,
+        victims=tuple(asked),
+        outcomes={victim: blinded.outcomes[of] for victim, of in asked.items()},
+        victim=lambda victim: blinded.victim(asked[victim]),
+    )
+    made = table(beside_classifier, control="one")
+    assert {cell["encoder"]: cell["overlooks"] for cell in made.cells} == {"one": None, "two": True}
+    assert [row[-1] for row in made.rows] == ["control" if cell["encoder"] == "one" else "yes" for cell in made.cells]
+
+
+@pytest.mark.parametrize("numbers", list(permutations(("held", "followed", "two_sided"))))
+def test_numbers_of_a_label_are_their_own_whichever_is_asked_first(
+    blinded: MeasureContext, numbers: Sequence[str]
+) -> None:
+    lines, spec = list(MEASURE.computed(two_sided.Options(), blinded).lines), stored(blinded).plan.jobs[0].spec
+    assert isinstance(spec, MeasureJob)
+    jobs = []
+    for kind in ("negation", "antonym"):
+        what = Choice(name="two_sided", options=two_sided.Options(edits=(kind,)).model_dump(mode="json"))
+        jobs.append((Job.make(spec.model_copy(update={"what": what}), ("two_sided", kind, "swap"), {}, 0), lines))
+    cells = RunCells(results(jobs, finetune=TUNED, attacks=("swap",)))
+    shown = {cell["encoder"]: cell for cell in table(blinded).cells}["one"]
+    label = jobs[0][0].measuring.what.label
+    for number in numbers:
+        (observed,) = cells.observed(CellOf("one", "tiny", "swap", "clean"), f"{number}.{label}") or ()
+        assert np.mean([*observed.values.values()]) == pytest.approx(shown[number])
+
+
+@pytest.mark.parametrize("name", ["held", "followed", "two_sided"])
+def test_a_check_takes_texts_that_the_new_victim_gets_wrong(blinded: MeasureContext, name: str) -> None:
+    right = next(i for i, one in enumerate(blinded.outcomes[READER]) if one.status == "failed")
+    attacked = [*blinded.outcomes[READER]]
+    attacked[right] = attacked[right].model_copy(update={"status": "skipped", "perturbed": None})
+    before = stored(blinded)
+    now = stored(replace(blinded, outcomes={**blinded.outcomes, READER: tuple(attacked)}))
+    metric = before.metrics.asked(name)
+    found = check(now, build_baseline([before], [metric]), CheckRules(metrics=(metric,)))
+    assert found.verdict == "passed" and len(found.rows) == 2

@@ -253,7 +253,17 @@ def test_numbers_and_dates_keep_their_value(text: str) -> None:
     assert value(made) == value(text) and made != text
 
 
-@pytest.mark.parametrize("text", ["1999", "3.50", "B2B", "10:30", "£5", "007", "1/2", "2026-13-01", "+1-202-555"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1999", "3.50", "B2B", "10:30", "£5", "5€", "50%", "#1", "6'2"),
+        "007",
+        "1/2",
+        "2026-13-01",
+        "+1-202-555",
+        "5, 2019",
+    ],
+)
 def test_years_decimals_and_digits_inside_words_are_left(text: str) -> None:
     assert numbers.Numbers().places(f"It was {text} there") == []
 
@@ -281,6 +291,9 @@ def test_homophones_keep_their_case() -> None:
         ("Don't go", "Do not go"),
         ("I’ve seen it", "I have seen it"),
         ("what it is.", "what it is."),
+        ("It isn't good", "It is not good"),
+        ("isn't it good", "isn't it good"),
+        ("why won't they go", "why won't they go"),
     ],
 )
 def test_contractions_are_made_and_taken_apart(text: str, made: str) -> None:

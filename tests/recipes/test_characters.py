@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rbench
 from rbench.config.registry import load_module
 from rbench.noise import normalise
 from rbench.noise.lookalikes import LIKE
@@ -83,6 +84,25 @@ def test_the_query_budget_and_the_seed_are_kept() -> None:
     made.goal_function.query_budget = 10
     made.attack(TEXT, 1)
     assert len(victim.texts) == 10
+
+
+@pytest.mark.parametrize("more", [{"max_words": 3}, {"put_back": True}])
+def test_it_takes_the_options_of_any_attack(more: dict[str, Any]) -> None:
+    def classify(texts: list[str]) -> Any:
+        positive = 1 / (1 + np.exp(-Reader(6)(texts)[:, 1]))
+        return np.stack([1 - positive, positive], axis=1)
+
+    np.random.seed(3)
+    found = rbench.attack(
+        classify,
+        [TEXT],
+        [1],
+        {"characters": {"budget": 3, "generations": 20, **more}},
+        resources="mini",
+        progress=False,
+    )
+    (outcome,) = found.outcomes
+    assert outcome.status == "succeeded", outcome.error
 
 
 def test_a_text_without_a_place_is_left() -> None:

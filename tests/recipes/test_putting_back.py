@@ -43,6 +43,7 @@ SPACE = {"k": 4, "cosine": 0.3, "pos": False, "max_words": 8}
         ("inside", {"space": SPACE, "search": "random"}),
         ("inside", {"space": SPACE, "search": "deletion"}),
         ("pwws", {}),
+        ("exhaustive", {"space": {**SPACE, "k": 2, "max_words": 2}}),
     ],
 )
 def test_no_word_that_is_left_can_be_put_back_alone(

@@ -72,6 +72,25 @@ def test_one_edit_equals_brute_force_on_50_texts() -> None:
     assert 5 < fell < 45
 
 
+class ThreeLabels(textattack.models.wrappers.ModelWrapper):  # type: ignore[misc, name-defined]
+    """Without an `o` the first label is least probable, and still the answer; without an `m` another one is."""
+
+    def __init__(self) -> None:
+        self.model = None
+
+    def __call__(self, texts: list[str]) -> Any:
+        odds = [
+            [0.38, 0.31, 0.31] if "oo" not in t else [0.4, 0.45, 0.15] if "m" not in t else [0.9, 0.06, 0.04]
+            for t in texts
+        ]
+        return np.log(odds)
+
+
+def test_among_three_labels_a_flip_is_found_though_another_edit_harms_more() -> None:
+    result = attack(ThreeLabels()).attack("good film", 0)
+    assert isinstance(result, Succeeded) and result.perturbed_result.score == pytest.approx(0.6)
+
+
 def test_several_edits_are_greedy_and_no_more_than_asked() -> None:
     victim = Letters()
     for text in sentences(6):

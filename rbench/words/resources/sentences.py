@@ -95,8 +95,9 @@ def sentence_transformer(folder: Path, device: str, backend: str = "auto") -> Ca
     tokenizer = getattr(model, "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase) or not hasattr(model[0], "auto_model"):
         return CachedSentenceEncoder(encode, folder.name)  # for example averaged word vectors
-    if model.default_prompt_name is not None or getattr(model[0], "do_lower_case", False):
-        return CachedSentenceEncoder(encode, folder.name)  # it changes texts before tokenising them
+    changes_texts = model.default_prompt_name is not None or getattr(model[0], "do_lower_case", False)
+    if changes_texts or model.truncate_dim is not None:
+        return CachedSentenceEncoder(encode, folder.name)  # what the network gives is not what the model does
 
     row_tokenizer = RowTokenizer(tokenizer)
 
