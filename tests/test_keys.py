@@ -209,6 +209,7 @@ MADE_AGAIN = {
 OF_FILES = {
     "minilm": {"pooling": "mean", "normalize": True, "max_length": 256},
     "minilm-l3[normalize=true]": {"pooling": "mean"},
+    "mpnet": {"pooling": "mean", "normalize": True, "max_length": 384},
 }
 """What planning reads from a model's own files, where its registry file states nothing."""
 
