@@ -146,6 +146,11 @@ class EvaluationPlan:
         """The main suite with all attacks, whether or not they have what they need."""
         return self._load_suite(self._main_suite)
 
+    @property
+    def lineup(self) -> tuple[str, ...]:
+        """The models as the suite names them."""
+        return self._all.suite.lineup
+
     @cached_property
     def resources(self) -> str:
         """The resource set: the world's, or the user's, or else the one that lacks fewest resources.

@@ -379,8 +379,7 @@ def _before(plan: EvaluationPlan, minutes: float) -> Chosen | None:
 
 def _is_for(suite: Suite, plan: EvaluationPlan, minutes: float) -> bool:
     """Return whether a suite was made for this time, these models and these tasks."""
-    models = tuple(model.name for model in plan.models)
-    return (suite.minutes, suite.lineup, suite.tasks) == (minutes, models, plan.task_names)
+    return (suite.minutes, suite.lineup, suite.tasks) == (minutes, plan.lineup, plan.task_names)
 
 
 @dataclass(frozen=True)
