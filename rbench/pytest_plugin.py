@@ -53,9 +53,12 @@ def rbench_gate(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         if not where.is_file() and not request.config.getoption(OPTION):
             pytest.fail(f"{where} is not there; pytest {OPTION} writes it", pytrace=False)
         writing = bool(request.config.getoption(OPTION))
+        error, found = None, None
         try:
             found = api.gate(where, model, out=out, write=writing, **how)
-        except RbenchError as error:  # it says what is wrong with the model or the data, and a traceback would hide it
+        except RbenchError as raised:  # it says what is wrong with the model or the data; a traceback would hide it
+            error = raised
+        if found is None:
             pytest.fail(f"rbench: {error}", pytrace=False)
         if found.verdict != "passed":
             message = f"rbench: {found.verdict}\n{api.check_table(found)}"

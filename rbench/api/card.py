@@ -7,7 +7,7 @@ p is corrected over the numbers of the card, which are one family.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,6 +19,7 @@ from rbench.score.paired import DifferenceEstimate, correct_by_holm
 from rbench.store.runs import RunStore
 from rbench.system.changes import mark_changes
 from rbench.tables import Results, Table
+from rbench.tables.flags import ATTACK_FLAGS
 from rbench.tables.table import format_p_value
 from rbench.verdicts.cells import CellNumber, RunCells, cells_by_name
 from rbench.verdicts.compare import CellName, compare_cells
@@ -242,10 +243,15 @@ def _read_line(
             values.append(None)
             why = why or _why_missing(name, cell, cells[metric.part].obstacle(name, metric.metric))
             continue
-        flags = tuple(results.flags.told(cell.cell.jobs) or ())
+        flags = _relevant_flags(results.flags.told(cell.cell.jobs) or (), metric.attack)
         values.append(CardValue(stated.value, stated.low, stated.high, stated.n, flags))
         metric_cells.append(_MetricCell(cell, cells[metric.part].obstacle(name, metric.metric)))
     return CardLine(metric, tuple(values), why), tuple(metric_cells) if len(metric_cells) == len(models) else ()
+
+
+def _relevant_flags(told: Iterable[str], attack: str | None) -> tuple[str, ...]:
+    """Return the flags that concern a number of an attack, or one that is known before any attack (None)."""
+    return tuple(flag for flag in told if attack is not None or flag not in ATTACK_FLAGS)
 
 
 def _why_missing(name: CellOf, cell: CellNumber, obstacle: str | None) -> str:
@@ -394,7 +400,8 @@ def _precision_note(n: int) -> Iterator[str]:
     if n < FEW_TEXTS:
         yield (
             f"**{n} texts tell little.** A share of them is known to within {half:.0f} points at worst: a model that "
-            f"is right on 60% cannot be told from one that is right on {min(100, 60 + round(half))}%. Take --n 100."
+            f"is right on 60% cannot be told from one that is right on {min(100, 60 + round(half))}%. Take -n 100, "
+            "or add rows to a smaller task."
         )
     else:
         yield f"A share of {n} texts is known to within {half:.0f} points at worst."

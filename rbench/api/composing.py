@@ -412,11 +412,18 @@ class EvaluationPlan:
     def guesses(self) -> list[str]:
         """What nobody said and was found out, a line each. What is guessed of tables, planning notes."""
         how = {"encoders": f"an encoder (fine-tuning: {self.finetune})", "victims": "a classifier, attacked as it is"}
-        lines = [f"{model.name}: {how[model.kind]}" for model in self.models]
+        lines = [f"{model.name}: {how[model.kind]}{self._order_of_outputs(model)}" for model in self.models]
         left = [name for name in self.attacks if name not in self.available_attacks]
         if left:
             lines.append(f"left out, since something is missing (rbench status --environment --fix): {', '.join(left)}")
         return [*lines, f"resources behind attacks: the resource set {self.resources}"]
+
+    def _order_of_outputs(self, model: ContestantModel) -> str:
+        """Say what the numbers mean that a function gives for a text; empty for other models and several tasks."""
+        if len(self.sizes) > 1 or not (isinstance(model.entry, Mapping) and "function" in model.entry):
+            return ""
+        (task,) = self._all.tasks.values()
+        return f"; the numbers that it gives are for {', '.join(task.labels)}, in this order (--labels changes it)"
 
     @property
     def notes(self) -> list[str]:

@@ -398,10 +398,12 @@ class _RepeatCommand:
         return self._line([*more, *(["--finetune", self.plan.finetune] if self._encoders else [])])
 
     def more(self, chosen: Chosen) -> str:
-        """Return a command that does more: with four times as many minutes, or texts."""
+        """Return a command that does more, with four times as many minutes or texts; empty where there are no more."""
         if chosen.minutes is not None:
             return self._line(["--minutes", f"{4 * chosen.minutes:g}"])
-        return self._line(["-n", str(4 * chosen.n), "--attacks", ",".join(chosen.attacks)])
+        every_row = dataclasses.replace(self.plan, n=choosing.LADDER[-1][0]).sizes.values()
+        n = min(4 * chosen.n, max(every_row))
+        return self.again(dataclasses.replace(chosen, n=n)) if n > chosen.n else ""
 
     @property
     def _encoders(self) -> bool:

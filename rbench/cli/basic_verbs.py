@@ -165,7 +165,8 @@ def eval_(
         if evaluation.files:
             tell(f"for a paper: {', '.join(map(str, evaluation.files))}")
         tell(f"the same, anywhere: {evaluation.again}")
-        tell(f"more: {evaluation.more}")
+        if evaluation.more:
+            tell(f"more: {evaluation.more}")
     if evaluation.failed:
         raise typer.Exit(FAILED)
     if evaluation.left:

@@ -124,7 +124,11 @@ def compare(
 
     if (files := files_of_scores(run)) and other_run is not None:
         raise RbenchError(f"{run} is a folder: name the file of scores in each folder, such as {files[0]}")
+    if is_scores(run) and other_run is None:
+        raise RbenchError(f"{run} is a file of scores: name the one that it is compared with, too")
     if is_scores(run) and other_run is not None:
+        if not is_scores(other_run):
+            raise RbenchError(f"{run} is a file of scores, and {other_run} is none: two of one kind are compared")
         usual = {"between": None, "metric": "asr", "common": False}
         of_runs = [f"--{name}" for name, value in usual.items() if how[name] != value] + ["--show"] * bool(show)
         if of_runs:

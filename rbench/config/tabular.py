@@ -85,6 +85,8 @@ class _RawRow(NamedTuple):
 def read_delimited(path: Path, delimiter: str) -> FileTable:
     """Read a table whose fields are separated by `delimiter`, a comma or a tab. All values are strings.
 
+    A file without a comma in its header, but with semicolons, is read with these in place of commas.
+
     The first row has the names of the columns, and every other row has as many fields. A field in double quotes may
     hold separators, quotes (doubled) and line ends. In CSV quotes always mean this. Some programs write TSV with such
     quotes and others take quotes for ordinary characters. So TSV is read with quoted fields first, and if that fails,
@@ -96,7 +98,10 @@ def read_delimited(path: Path, delimiter: str) -> FileTable:
     """
     csv.field_size_limit(sys.maxsize)  # a text may be longer than Python's limit of 131,072 characters
     text = read_table_text(path)
-    records = _read_tsv(text, path) if delimiter == "\t" else _check_regular(_read_records(text, ",", path), path)
+    head = text.partition("\n")[0]
+    if delimiter == "," and "," not in head and ";" in head:
+        delimiter = ";"  # as spreadsheets write CSV where a comma separates decimals
+    records = _read_tsv(text, path) if delimiter == "\t" else _check_regular(_read_records(text, delimiter, path), path)
     (line, header), *body = records or [_RawRow(1, [])]
     columns = [name.strip() for name in header]
     twice = next((name for name in columns if columns.count(name) > 1), None)

@@ -44,6 +44,8 @@ def near_chance(accuracy: Score, share: float, split: str) -> Health:
             f"accuracy {accuracy.value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}] on {accuracy.n:,} {split} rows, "
             f"of which the most frequent label has {share:.3f}"
         )
+        if share > interval[1]:
+            reason += "; that is worse than always giving this label: are the labels in another order?"
         flags.append(RaisedFlag(flag="near chance", because=reason))
     return Health(values={"majority share": share, "accuracy at least": lowest}, flags=tuple(flags))
 
@@ -106,7 +108,8 @@ def flag_exchanged_labels(predicted: Sequence[int], labels: Sequence[int], names
     return RaisedFlag(
         flag="labels exchanged",
         because=f"accuracy {exchange.right:.3f} on {len(labels):,} rows, and {exchange.right_exchanged:.3f} if its "
-        f"answers are read so: {exchanges}; look at what `labels` or `id2label` say",
+        f"answers are read so: {exchanges}; look at what `labels` or `id2label` say; of a function, at the order of its "
+        "numbers (--labels)",
     )
 
 

@@ -117,3 +117,16 @@ def test_a_command_said_again_names_each_model_once() -> None:
     assert two.startswith("rbench eval one two --task mr")
     compared = evaluating._RepeatCommand(["one", "two"], ["mr"], "two", plan, None).again(chosen)
     assert compared.startswith("rbench eval one --task mr --compare-to two")
+
+
+def test_more_texts_are_no_more_than_there_are_and_keep_what_was_asked_for() -> None:
+    plan = dataclasses.replace(composed(), minutes=None, n=300)
+    command = evaluating._RepeatCommand(["mini-bert-packaged"], ["mini-sentiment"], None, plan, None)
+    (rows,) = dataclasses.replace(plan, n=100_000).sizes.values()
+    assert rows > 300
+
+    def more(n: int) -> str:
+        return command.more(choosing.Chosen(n, ("textfooler",)))
+
+    assert "-n 40 " in more(10) and f"-n {min(rows, 1000)} " in more(900) and more(rows) == ""
+    assert "--resources mini" in more(10) and "--finetune clean" in more(10)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import rbench
 from rbench import api
 from rbench.api import composing, contestants
-from rbench.api.card import Card, verdict_sentence
+from rbench.api.card import Card, _relevant_flags, verdict_sentence
 from rbench.api.runs import results_of
 from rbench.cli import app
 from rbench.config import load_task
@@ -306,6 +306,12 @@ def test_a_flagged_victim_decides_nothing(function: api.Evaluated) -> None:
     assert asr.compared is not None and "near chance" in asr.compared.why and asr.compared.verdict == "undecided"
     assert "near chance" in " ".join(function.card.notes)
     assert "| undecided (flagged near chance) |" in function.card.rendered("markdown")
+
+
+def test_flags_of_attacks_stand_on_numbers_of_attacks_alone() -> None:
+    told = ["near chance", "starved of candidates"]
+    assert _relevant_flags(told, "textfooler") == tuple(told)
+    assert _relevant_flags(told, None) == ("near chance",)
 
 
 def test_what_breaks_it_has_the_fewest_changed_words_and_keeps_its_label(function: api.Evaluated) -> None:

@@ -678,5 +678,6 @@ def test_options_of_runs_are_refused_for_files_of_scores(shell: Shell, tmp_path:
         (tmp_path / name).write_text("id,score\n1,0.5\n2,0.75\n")
     files = (tmp_path / "a.csv", tmp_path / "b.csv")
     assert shell("compare", *files).exit_code == 0
+    assert shell("compare", files[0]).exit_code == shell("compare", files[0], tmp_path).exit_code == 2
     for more in (["--metric", "clean"], ["--common"], ["--show", "1"], ["--between", "a", "b"]):
         assert shell("compare", *files, *more).exit_code == 2
