@@ -108,8 +108,8 @@ def flag_exchanged_labels(predicted: Sequence[int], labels: Sequence[int], names
     return RaisedFlag(
         flag="labels exchanged",
         because=f"accuracy {exchange.right:.3f} on {len(labels):,} rows, and {exchange.right_exchanged:.3f} if its "
-        f"answers are read so: {exchanges}; look at what `labels` or `id2label` say; of a function, at the order of its "
-        "numbers (--labels)",
+        f"answers are read so: {exchanges}; look at what `labels` or `id2label` say; of a function, at the order of "
+        "its numbers (--labels)",
     )
 
 
