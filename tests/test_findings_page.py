@@ -392,6 +392,7 @@ def test_near_words_less_random_ones_is_undecided_as_the_page_says() -> None:
 @pytest.mark.parametrize(
     ("encoder", "row"),
     [
+        ("mpnet", "mpnet"),
         ("minilm-l3[normalize=true]", "minilm-l3"),
         ("minilm-random", "random weights"),
         ("minilm-mlm[normalize=true]", "minilm-mlm, a masked LM"),

@@ -85,6 +85,7 @@ def test_the_table_of_words_needed_is_that_of_its_committed_run() -> None:
         row = f"| {titles[cell['encoder']]} | {accuracy[cell['encoder']]:.1f} | {' | '.join(falls)} | {words} |"
         assert row in README
     text = " ".join(README.split())
+    assert f"by {more_words('mr', 'mpnet')} words** here and by {more_words('sst2', 'mpnet')} in [SST-2]" in text
     assert f"more words than all-MiniLM-L6-v2 ({more_words('mr', MASKED)} and {more_words('sst2', MASKED)})" in text
     assert f"random weights need {more_words('sst2', 'minilm-random')[1:]} words fewer than all-MiniLM-L6-v2" in text
     assert f"it is all-MiniLM-L6-v2, by {more_words('sst2', 'minilm-l3[normalize=true]')[1:]} words" in text
