@@ -90,7 +90,8 @@ def cells(name: str, heading: str) -> Any:
 Difference = tuple[float, float, float]
 
 
-def read_differences(section: str) -> list[Difference]:
-    """The values with an interval in a section: `-1.0 [-2.0, 0.5]`, in tables and text."""
-    found = re.findall(r"(-?\d+\.\d+)(?: points?)? \[(-?\d+\.\d+), (-?\d+\.\d+)\]", " ".join(section.split()))
+def read_differences(section: str, decimals: int = 1) -> list[Difference]:
+    """The values with an interval in a section: `-1.0 [-2.0, 0.5]`, in tables and text, with so many decimals."""
+    number = rf"(-?\d+\.\d{{{decimals}}})"
+    found = re.findall(rf"{number}(?: points?)? \[{number}, {number}\]", " ".join(section.split()))
     return [(float(value), float(low), float(high)) for value, low, high in found]

@@ -81,13 +81,19 @@ def test_rows_know_their_lines_below_texts_of_several_lines_and_blank_lines(tmp_
     assert [row.where for row in read(path).rows] == [f"{path}:2", f"{path}:6"]
 
 
+def test_a_header_with_semicolons_and_no_comma_says_what_separates(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text;label\na, b;1\n", encoding="utf-8")
+    assert [row.values for row in read(path).rows] == [{"text": "a, b", "label": "1"}]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "place"),
     [
         ("t.csv", 'text,label\ngood,1\n"bad,0\nfine,1\n', "t.csv:3"),
         ("t.csv", 'text,label\n"good" film,1\n', "t.csv:2"),
         ("t.csv", "text,text\na,b\n", "t.csv:1"),
-        ("t.csv", "text;label\na, b;1\n", "t.csv:2"),
+        ("t.csv", "text;label\na; b;1\n", "t.csv:2"),
         ("t.tsv", 'text\tlabel\nfine\t1\n"one\t1\ntwo"\t0\n', "t.tsv:3"),
         ("t.tsv", "text\tlabel\ngood\t1\nbad\n", "t.tsv:3"),
     ],
