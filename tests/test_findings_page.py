@@ -408,3 +408,18 @@ def test_words_needed_on_two_tasks_are_those_of_the_runs(encoder: str, row: str)
         difference = cell.difference
         cells.append(f"{difference.value:.2f} [{difference.low:.2f}, {difference.high:.2f}]")
     assert f"| {row} | {' | '.join(cells)} |" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("metric", "sentence"),
+    [
+        ("sensitivity", "mpnet follows 13.8 points [9.0, 18.6] more edits than minilm"),
+        ("held", "they hold (-2.1 [-9.2, 5.0])"),
+    ],
+)
+def test_mpnet_reads_more_and_is_no_harder_to_fool(metric: str, sentence: str) -> None:
+    runs = reference.run("two-sided-snli"), reference.run("two-sided-snli-mpnet")
+    (cell,) = api.compare(*runs, between=("minilm", "mpnet"), metric=metric).cells
+    found = [100 * end for end in (cell.difference.value, cell.difference.low, cell.difference.high) if end is not None]
+    (stated,) = read_differences(sentence)
+    assert stated == pytest.approx(found, abs=0.05) and sentence in SAID

@@ -201,6 +201,7 @@ MADE_AGAIN = {
     "noise-local",
     "strength-local",
     "two-sided-snli",
+    "two-sided-snli-mpnet",
     "vadvcse-table2-local",
 }
 """The RUNs of today's encoder files and VERSIONs: new ones, and those that were run again."""
@@ -228,8 +229,8 @@ def known(name: str, fingerprint: str | None) -> dict[str, str]:
 
 
 def profile_of(run: str, suite: str) -> str | None:
-    """A RUN is named `<suite>` or `<suite>-<profile>`."""
-    return run.removeprefix(suite).removeprefix("-") or None
+    """A RUN is named `<suite>` or `<suite>-<profile>`; behind one of mpnet alone its name stands, too."""
+    return run.removesuffix("-mpnet").removeprefix(suite).removeprefix("-") or None
 
 
 def by_stage(plan: Plan) -> dict[str, list[str]]:
