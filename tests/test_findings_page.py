@@ -142,7 +142,7 @@ DIFFERENCES = {
         "minilm-mlm: bertscore and mean": "is below the mean (-2.5 [-3.9, -1.0])",
     },
     "geometry-finetuning-mr": {
-        "| adversarial-words ": "| adversarial fine-tuning | as usual, minilm | | | 0.57 [0.26, 0.89] |",
+        "| adversarial-words ": "| none (three fine-tunings) | | 0.57 [0.26, 0.89] |",
         "| clean: geometry and random ": "| as printed | 37.2 | 12.6 | 24.6 [20.5, 28.7] |",
         "| clean: geometry[variant=released] and random[variant=released] ": "| 84.6 | 19.5 | 65.0 [55.0, 74.7] |",
         "| clean: geometry[variant=released] and geometry ": "less the printed one is 47.4 [33.7, 60.8] on MR",
@@ -414,10 +414,10 @@ def test_words_needed_on_two_tasks_are_those_of_the_runs(encoder: str, row: str)
     ("metric", "sentence"),
     [
         ("sensitivity", "mpnet follows 13.8 points [9.0, 18.6] more edits than minilm"),
-        ("held", "they hold (-2.1 [-9.2, 5.0])"),
+        ("held", "whether it holds more often is undecided (-2.1 [-9.2, 5.0]; so"),
     ],
 )
-def test_mpnet_reads_more_and_is_no_harder_to_fool(metric: str, sentence: str) -> None:
+def test_what_mpnet_follows_and_holds_beside_minilm(metric: str, sentence: str) -> None:
     runs = reference.run("two-sided-snli"), reference.run("two-sided-snli-mpnet")
     (cell,) = api.compare(*runs, between=("minilm", "mpnet"), metric=metric).cells
     found = [100 * end for end in (cell.difference.value, cell.difference.low, cell.difference.high) if end is not None]
