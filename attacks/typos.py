@@ -66,7 +66,8 @@ class TypoAttack(AttackMethod[Options]):
         from rbench.recipes.space import damage_of, is_flipped
 
         class WorstEdit(SearchMethod):  # type: ignore[misc]
-            """At each step the worst of all edits. A flip is the worst, whatever its score is among three classes."""
+            """Keeps the worst edit at each step. One that flips the prediction counts as worse than any that does not:
+            among three classes TextAttack's own search may keep the other, whose score is higher."""
 
             is_black_box = True
 

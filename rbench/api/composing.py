@@ -419,11 +419,12 @@ class EvaluationPlan:
         return [*lines, f"resources behind attacks: the resource set {self.resources}"]
 
     def _order_of_outputs(self, model: ContestantModel) -> str:
-        """Say what the numbers mean that a function gives for a text; empty for other models and several tasks."""
+        """Say which labels the numbers are for that a function gives; empty for other models, and for several tasks."""
         if len(self.sizes) > 1 or not (isinstance(model.entry, Mapping) and "function" in model.entry):
             return ""
         (task,) = self._all.tasks.values()
-        return f"; the numbers that it gives are for {', '.join(task.labels)}, in this order (--labels changes it)"
+        remedy = " (--labels changes it)" if is_path(task_name(self.tasks[0])) else ""
+        return f"; the numbers that it gives are for {', '.join(task.labels)}, in this order{remedy}"
 
     @property
     def notes(self) -> list[str]:

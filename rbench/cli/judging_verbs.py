@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,15 +124,8 @@ def compare(
 
     if (files := files_of_scores(run)) and other_run is not None:
         raise RbenchError(f"{run} is a folder: name the file of scores in each folder, such as {files[0]}")
-    if is_scores(run) and other_run is None:
-        raise RbenchError(f"{run} is a file of scores: name the one that it is compared with, too")
-    if is_scores(run) and other_run is not None:
-        if not is_scores(other_run):
-            raise RbenchError(f"{run} is a file of scores, and {other_run} is none: two of one kind are compared")
-        usual = {"between": None, "metric": "asr", "common": False}
-        of_runs = [f"--{name}" for name, value in usual.items() if how[name] != value] + ["--show"] * bool(show)
-        if of_runs:
-            raise RbenchError(f"{', '.join(of_runs)}: of RUNs, and these are files of scores")
+    if is_scores(run):
+        other_run = _check_files_of_scores(run, other_run, show, how)
         say(rbench.api.compare_scores(run, other_run, cluster, score=score, gold=gold).rendered(fmt).rstrip("\n"))
         return
     if given := [f"--{name}" for name, value in (("score", score), ("cluster", cluster), ("gold", gold)) if value]:
@@ -150,6 +143,21 @@ def compare(
             print_example(fell, task.columns, task.labels, f"{cell.name}, {name} alone:")
     for right, wrong, cases in rbench.api.cases_of(comparison, run, options.data) if show and other_run is None else ():
         _print_cases(right, wrong, cases, show)
+
+
+def _check_files_of_scores(run: Path, other_run: Path | None, show: int, how: Mapping[str, Any]) -> Path:
+    """Return the second file. Raises RbenchError where there is none, or an option is for RUNs."""
+    from rbench.config.item_scores import is_scores
+
+    if other_run is None:
+        raise RbenchError(f"{run} is a file of scores: name the one that it is compared with, too")
+    if not is_scores(other_run):
+        raise RbenchError(f"{run} is a file of scores, and {other_run} is none: two of one kind are compared")
+    defaults = {"between": None, "metric": "asr", "common": False}
+    given = [f"--{name}" for name, default in defaults.items() if how[name] != default] + ["--show"] * bool(show)
+    if given:
+        raise RbenchError(f"{', '.join(given)}: for RUNs, and these are files of scores")
+    return other_run
 
 
 def _print_cases(right: str, wrong: str, disagreements: Cases, show: int) -> None:

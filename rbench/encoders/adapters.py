@@ -52,8 +52,9 @@ def merge_adapter(folder: Path) -> FingerprintedPlace:
         )
     if (folder / "modules.json").exists():
         raise ResourceError(
-            f"{folder} holds an adapter (PEFT) and the modules of sentence-transformers, which rbench does not merge; "
-            "load it with sentence-transformers, merge it (`model[0].auto_model.merge_and_unload()`), and save it"
+            f"{folder} holds an adapter (PEFT) and the modules of sentence-transformers, and rbench would lose these. "
+            "Copy the files of the adapter and the tokenizer into a folder of their own, and write an encoder file with "
+            "that folder as `base` and with the `pooling`, `normalize` and `prompt` that the modules state"
         )
     base = _find_base(folder, base_name, adapter_config.get("revision"))
     check_model(base)

@@ -278,7 +278,7 @@ def judge_overlooking(cells: Grid[Any], control: str) -> dict[tuple[str, ...], O
             continue
         pairs[key] = (
             _paired_difference(control_cell, cell, "followed"),
-            _paired_difference(cell, control_cell, "held"),  # of ASR, which is 1 - held
+            _paired_difference(cell, control_cell, "held"),  # the ASR of the cell minus the control's: ASR is 1 - held
         )
     corrected = correct_by_holm([difference.p for pair in pairs.values() for difference in pair])
     return {key: Overlooking(*pair, *corrected[2 * i : 2 * i + 2]) for i, (key, pair) in enumerate(pairs.items())}
@@ -292,9 +292,9 @@ def _is_control(cell: Any, control: str) -> bool:
     return control in (cell.encoder, cell.finetune)
 
 
-def _paired_difference(control: Any, cell: Any, name: str) -> DifferenceEstimate:
-    """Return the share of a cell minus that of the control, over the texts for which both have a value."""
-    return compare(pair_observations(control.observed(name) or (), cell.observed(name) or ()), shares=True)
+def _paired_difference(first: Any, second: Any, name: str) -> DifferenceEstimate:
+    """Return the share of the second cell minus that of the first, over the texts for which both have a value."""
+    return compare(pair_observations(first.observed(name) or (), second.observed(name) or ()), shares=True)
 
 
 def _named_control(results: Results) -> str | None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 def hide_progress_bars() -> Iterator[None]:
     """Hide transformers' bars in the block: rbench's own progress says what is done.
 
-    A bar also makes a lock for all processes. Of one that a worker process leaves behind, Python complains at the end
-    of a command. Downloads keep the bars of huggingface_hub.
+    The first bar of a process makes a lock between processes. Where a worker process is ended with such a lock, Python
+    warns of leaked semaphores at the end of the command. Downloads keep the bars of huggingface_hub.
     """
     from huggingface_hub.utils.tqdm import enable_progress_bars
     from transformers.utils import logging

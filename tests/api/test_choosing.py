@@ -130,3 +130,20 @@ def test_more_texts_are_no_more_than_there_are_and_keep_what_was_asked_for() -> 
 
     assert "-n 40 " in more(10) and f"-n {min(rows, 1000)} " in more(900) and more(rows) == ""
     assert "--resources mini" in more(10) and "--finetune clean" in more(10)
+
+
+@pytest.mark.parametrize(("labels", "order"), [(None, ["bad", "good"]), (["good", "bad"], ["good", "bad"])])
+def test_a_function_is_told_which_labels_its_numbers_are_for(
+    labels: list[str] | None, order: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "films.csv").write_text("text,label\nfine,good\ndull,bad\n" * 10)
+    task = str(tmp_path / "films.csv")
+    models = [
+        ContestantModel("rules:predict", "victims", {"function": "rules:predict", "version": "1"}, None),
+        ContestantModel("minilm", "encoders", "minilm", True),
+    ]
+    plan = dataclasses.replace(
+        composed(), models=models, tasks=[task if labels is None else {task: {"labels": labels}}]
+    )
+    function, encoder = plan.guesses[:2]
+    assert ", ".join(order) in function and "good" not in encoder

@@ -53,6 +53,12 @@ def counted(context: MeasureContext, of: VictimRef) -> dict[str, tuple[bool, boo
     return found
 
 
+def renamed(context: MeasureContext, victims: dict[VictimRef, VictimRef]) -> MeasureContext:
+    """The same with other names: `victims` has the old one of each."""
+    outcomes = {new: context.outcomes[old] for new, old in victims.items()}
+    return replace(context, victims=tuple(victims), outcomes=outcomes, victim=lambda new: context.victim(victims[new]))
+
+
 def test_each_number_equals_the_victim_asked_one_text_at_a_time(blinded: MeasureContext) -> None:
     shown = {cell["encoder"]: cell for cell in table(blinded).cells}
     for of in blinded.victims:
@@ -91,14 +97,7 @@ def test_a_reader_beside_a_blind_control_is_not_flagged(blinded: MeasureContext)
 
 
 def test_a_fine_tuning_is_the_control_of_another_one_of_the_same_encoder(blinded: MeasureContext) -> None:
-    tuned = VictimRef("one", "one", "adversarial")
-    asked = {READER: READER, tuned: BLIND}
-    of_one_encoder = replace(
-        blinded,
-        victims=tuple(asked),
-        outcomes={victim: blinded.outcomes[of] for victim, of in asked.items()},
-        victim=lambda victim: blinded.victim(asked[victim]),
-    )
+    of_one_encoder = renamed(blinded, {READER: READER, VictimRef("one", "one", "adversarial"): BLIND})
     control, blind = table(of_one_encoder, control="clean").cells
     beside_encoder = table(blinded, control="one").cells[1]
     assert (control["finetune"], blind["finetune"], blind["overlooks"]) == ("clean", "adversarial", True)
@@ -221,15 +220,7 @@ def test_trainings_with_equal_outcomes_say_hardly_more_than_one(blinded: Measure
 
 
 def test_a_classifier_that_is_not_fine_tuned_is_a_control(blinded: MeasureContext) -> None:
-    as_it_is = VictimRef("one", "one", AS_IS)
-    asked = {as_it_is: READER, BLIND: BLIND}
-    beside_classifier = replace(
-        blinded,
-        victims=tuple(asked),
-        outcomes={victim: blinded.outcomes[of] for victim, of in asked.items()},
-        victim=lambda victim: blinded.victim(asked[victim]),
-    )
-    made = table(beside_classifier, control="one")
+    made = table(renamed(blinded, {VictimRef("one", "one", AS_IS): READER, BLIND: BLIND}), control="one")
     assert {cell["encoder"]: cell["overlooks"] for cell in made.cells} == {"one": None, "two": True}
     assert [row[-1] for row in made.rows] == ["control" if cell["encoder"] == "one" else "yes" for cell in made.cells]
 

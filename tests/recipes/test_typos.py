@@ -73,7 +73,7 @@ def test_one_edit_equals_brute_force_on_50_texts() -> None:
 
 
 class ThreeLabels(textattack.models.wrappers.ModelWrapper):  # type: ignore[misc, name-defined]
-    """Without an `o` the first label is least probable, and still the answer; without an `m` another one is."""
+    """With one `o` fewer the first label loses most, and stays the answer; without the `m` the second label wins."""
 
     def __init__(self) -> None:
         self.model = None
