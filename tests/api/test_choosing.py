@@ -132,18 +132,17 @@ def test_more_texts_are_no_more_than_there_are_and_keep_what_was_asked_for() -> 
     assert "--resources mini" in more(10) and "--finetune clean" in more(10)
 
 
-@pytest.mark.parametrize(("labels", "order"), [(None, ["bad", "good"]), (["good", "bad"], ["good", "bad"])])
+@pytest.mark.parametrize(("labels", "order"), [(None, "bad, good"), (["good", "bad"], "good, bad")])
 def test_a_function_is_told_which_labels_its_numbers_are_for(
-    labels: list[str] | None, order: list[str], tmp_path: Path
+    labels: list[str] | None, order: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "films.csv").write_text("text,label\nfine,good\ndull,bad\n" * 10)
-    task = str(tmp_path / "films.csv")
-    models = [
-        ContestantModel("rules:predict", "victims", {"function": "rules:predict", "version": "1"}, None),
-        ContestantModel("minilm", "encoders", "minilm", True),
-    ]
-    plan = dataclasses.replace(
-        composed(), models=models, tasks=[task if labels is None else {task: {"labels": labels}}]
-    )
-    function, encoder = plan.guesses[:2]
-    assert ", ".join(order) in function and "good" not in encoder
+    rows = "".join(f"a fine film {i},good\na dull film {i},bad\n" for i in range(20))
+    (tmp_path / "films.csv").write_text(f"text,label\n{rows}")
+    function = ContestantModel("rules:predict", "victims", {"function": "rules:predict", "version": "1"}, None)
+    columns = {"text": "text", "label": "label", **({} if labels is None else {"labels": labels})}
+    task = {str(tmp_path / "films.csv"): columns}
+    plan = dataclasses.replace(composed(), models=[function], tasks=[task])
+    assert order in plan._order_of_outputs(function) and "--labels" in plan._order_of_outputs(function)
+    named = dataclasses.replace(composed(), models=[function])
+    assert "--labels" not in named._order_of_outputs(function), "only those of a table can be chosen"
+    assert composed()._order_of_outputs(composed().models[0]) == ""
