@@ -53,8 +53,8 @@ def merge_adapter(folder: Path) -> FingerprintedPlace:
     if (folder / "modules.json").exists():
         raise ResourceError(
             f"{folder} holds an adapter (PEFT) and the modules of sentence-transformers, and rbench would lose these. "
-            "Copy the files of the adapter and the tokenizer into a folder of their own, and write an encoder file that "
-            "has this folder as `base`, and the `pooling`, `normalize` and `prompt` that the modules state"
+            "Copy the files of the adapter and the tokenizer into a folder of their own, and write an encoder file "
+            "that has this folder as `base`, and the `pooling`, `normalize` and `prompt` that the modules state"
         )
     base = _find_base(folder, base_name, adapter_config.get("revision"))
     check_model(base)
