@@ -87,7 +87,7 @@ def test_json_lines_may_stand_in_a_json_file(tmp_path: Path) -> None:
         ("t.json", b'{"text": {"0": "a"}, "label":', "t.json:1"),
         ("t.json", b"[1, 2]", 'orient="records"'),
         ("t.json", b"", "t.json"),
-        ("t.jsonl.gz", gzip.compress(b'{"text": "a"}\n{"text"\n'), "t.jsonl.gz:2"),
+        ("t.jsonl.gz", gzip.compress(b'{"text": "a"}\n{"text"\n', mtime=0), "t.jsonl.gz:2"),
         ("t.parquet", b"PAR1 and no more", "t.parquet"),
     ],
 )
