@@ -7,19 +7,20 @@ a RUN, of a metric or of a measure, from the table's cells and the RUN's plan. T
 The plan holds `title` and `short` of every entry as they were when it was made. A table shows `short`, or a title
 that has room (`TITLE_ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
 Where two entries of a table would read alike, both keep their names. rbench's own fine-tuning strategies say in their
-files what tables call them (`short`); those of users keep their names. The options of a strategy stand below the table
-where the plan has it only once.
+files what tables call them (`short`); those of users keep their names. Strategies that a plan has once, and attacks,
+show only the options that tell them from others of their name; all of them stand below the table.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from rbench.metrics import MetricCatalogue
-from rbench.schema import AttackSpec, EncoderSpec, FinetuneJob, Job, Plan, PretrainJob, VictimSpec
+from rbench.schema import AttackSpec, Choice, EncoderSpec, FinetuneJob, Job, Plan, PretrainJob, VictimSpec
 from rbench.schema.entries import Named
 from rbench.store.job_status import JobStatuses
 from rbench.tables import draws
@@ -111,8 +112,10 @@ def collect_titles(plan: Plan, metrics: MetricCatalogue | None = None) -> dict[s
     Names that stay, because they have no short title or one that is not theirs alone, are left out.
     """
     title_by_name: dict[str, str] = {}
+    attack_labels = shorten_labels(plan.suite.attacks)
     for name, entry in _labelled_entries(plan):
-        if (title := _title_with_options(name, entry.short or _short_title(entry))) is not None:
+        label = attack_labels.get(name, name) if isinstance(entry, AttackSpec) else name
+        if (title := _title_with_options(label, entry.short or _short_title(entry))) is not None:
             title_by_name.setdefault(name, title)
     entry_names = {name for name, _ in _labelled_entries(plan)}
     for name, title in _strategy_titles(plan, metrics).items():
@@ -131,7 +134,6 @@ def replace_names(table: Table, plan: Plan, metrics: MetricCatalogue | None = No
     # Titles of strategies replace names in their own column only: elsewhere such a word may mean something else.
     strategies = {name: titles_by_name.pop(name) for name in _strategy_titles(plan, metrics) if name in titles_by_name}
     columns = {i for i, head in enumerate(table.header) if head == "Fine-tuning"}
-    options: dict[str, str] = {}
 
     def shown(text: str) -> str:
         if text in titles_by_name:
@@ -147,17 +149,21 @@ def replace_names(table: Table, plan: Plan, metrics: MetricCatalogue | None = No
 
     def entry(value: TableEntry, column: int) -> TableEntry:
         if isinstance(value, str) and column in columns and value in strategies:
-            replaced[value] = title = strategies[value]
-            if "[" in value and "[" not in title:
-                options[title] = value.partition("[")[2].removesuffix("]")
-            return title
+            replaced[value] = strategies[value]
+            return strategies[value]
         return shown(value) if isinstance(value, str) and value in titles_by_name else value
 
     rows = tuple(tuple(entry(value, i) for i, value in enumerate(row)) for row in table.rows)
     header = tuple(map(shown, table.header))
     pairs = "; ".join(f"{title}: {name}" for name, title in replaced.items() if title != name)
     notes = [f"Names in notes, commands, CSV and JSON: {pairs}."] if pairs else []
-    option_notes = [f"{title}: {option_text.replace(',', ', ')}." for title, option_text in options.items()]
+    # What a title leaves out of the options of a name.
+    hidden_options = {
+        title: name.partition("[")[2].removesuffix("]")
+        for name, title in replaced.items()
+        if "[" in name and not title.endswith(name[name.index("[") :])
+    }
+    option_notes = [f"{title}: {option_text.replace(',', ', ')}." for title, option_text in hidden_options.items()]
     return replace(table, rows=rows, header=header, notes=(*table.notes, *notes), brief=(*table.brief, *option_notes))
 
 
@@ -174,6 +180,32 @@ def _labelled_entries(plan: Plan) -> Iterator[tuple[str, Named]]:
             yield job.parts[-1], job.measuring.task
         if job.measuring is not None and isinstance(job.measuring.set, Named):
             yield job.measuring.set.name, job.measuring.set
+
+
+def shorten_labels(choices: Iterable[Choice]) -> dict[str, str]:
+    """Return for the label of each choice its name with those options alone that other choices of its name have not.
+
+    Options within options are named by themselves where that is clear: of `inside[space={candidates:synonyms,k:50}]`
+    and `inside[space={candidates:wordnet,k:50}]` the first becomes `inside[candidates=synonyms]`.
+    """
+    options_by_label = {choice.label: dict(_flatten_options(choice.options)) for choice in choices}
+    short_labels = {}
+    for label, options in options_by_label.items():
+        name = label.partition("[")[0]
+        alike = [other for of, other in options_by_label.items() if of.partition("[")[0] == name]
+        own = {path: value for path, value in options.items() if any(other.get(path) != value for other in alike)}
+        last_parts = Counter(path[-1] for path in own)
+        shown = {path[-1] if last_parts[path[-1]] == 1 else ".".join(path): value for path, value in own.items()}
+        short_labels[label] = Choice(name=name, options=shown).label
+    return short_labels
+
+
+def _flatten_options(options: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _flatten_options(value, (*above, key))
+        else:
+            yield (*above, key), value
 
 
 def _strategy_titles(plan: Plan, metrics: MetricCatalogue | None) -> dict[str, str]:

@@ -17,7 +17,14 @@ from rbench.schema import (
     TaskSpec,
     Training,
 )
-from rbench.tables.for_people import COLUMN_TITLE_ROOM, TITLE_ROOM, collect_titles, name_with_titles, replace_names
+from rbench.tables.for_people import (
+    COLUMN_TITLE_ROOM,
+    TITLE_ROOM,
+    collect_titles,
+    name_with_titles,
+    replace_names,
+    shorten_labels,
+)
 from rbench.tables.table import Number, Table
 from tests.specs import of_sts
 from tests.tables.conftest import PROFILE, TASKS, make_suite
@@ -138,6 +145,32 @@ def test_a_strategy_with_options_by_task_is_one_strategy() -> None:
     found = replace_names(table(("Fine-tuning", "mr"), (choice.label, ONE)), plan, MetricCatalogue())
     assert found.rows[0][0] == "Adversarial"
     assert found.brief == ("Adversarial: by_task={mini_nli:{epochs:1}}, epochs=3.",)
+
+
+def test_attacks_show_the_options_that_tell_them_apart_and_all_stand_below_the_table() -> None:
+    choices = (
+        Choice(name="inside", options={"search": "greedy", "space": {"candidates": "synonyms", "k": 50}}),
+        Choice(name="inside", options={"search": "greedy", "space": {"candidates": "nearest", "k": 50}}),
+        Choice(name="bae", options={"max_words": 5}),
+    )
+    first, second, third = (choice.label for choice in choices)
+    plan = plan_of(
+        *(AttackSpec(name=choice.name, title=f"The attack {choice.name}") for choice in choices[1:]),
+        labels={"inside": second, "bae": third},
+    )
+    plan = plan.model_copy(update={"suite": plan.suite.model_copy(update={"attacks": choices})})
+    assert shorten_labels(choices) == {
+        first: "inside[candidates=synonyms]",
+        second: "inside[candidates=nearest]",
+        third: "bae",
+    }
+    found = replace_names(table(("Attack", f"ASR {third}"), (second, ONE)), plan)
+    assert found.header[1] == "ASR The attack bae"
+    assert found.rows[0][0] == "The attack inside [candidates=nearest]"
+    assert set(found.brief) == {
+        "The attack inside [candidates=nearest]: search=greedy, space={candidates:nearest, k:50}.",
+        "The attack bae: max_words=5.",
+    }
 
 
 def test_two_that_would_read_alike_keep_their_names() -> None:
