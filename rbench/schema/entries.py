@@ -190,7 +190,7 @@ class Named(Strict):
 class Training(Strict):
     """How a classifier is fine-tuned. A task gives defaults; a suite overrides single values."""
 
-    OPTIONAL = frozenset({"group_by_length", "train_share"})
+    OPTIONAL = frozenset({"group_by_length", "train_share", "precision"})
 
     epochs: Annotated[int, Field(ge=1, le=1000)] = 3
     batch_size: Positive = 32
@@ -206,6 +206,8 @@ class Training(Strict):
     """Maximum number of validation rows that select the best epoch; None: all."""
     group_by_length: bool = False
     """Whether a batch holds texts of similar length. Batches are shuffled. On a CPU this saves the time of padding."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """The network's arithmetic in training. bf16: mixed precision, with weights in fp32. Victims answer in fp32."""
 
     def train_rows(self, rows: int) -> int:
         """Return how many of a task's `rows` training rows are used."""

@@ -48,6 +48,7 @@ def add_short_notes(table: Table, results: Results, *, names: bool = False) -> T
     jobs = measure_jobs or [job for job in plan.jobs if job.attacking is not None]
     short_notes = (
         *_resource_note(jobs),
+        *_precision_note(plan),
         *_flag_notes(table, plan, {} if names else collect_titles(plan, results.metrics)),
         *(note for note in table.notes if note.startswith(HEALTH_UNKNOWN)),
         *_unfinished_note(jobs, results.standing),
@@ -86,6 +87,12 @@ def _seed_notes(plan: Plan, jobs: list[Job]) -> list[str]:
 def _resource_note(jobs: list[Job]) -> list[str]:
     profiles = dict.fromkeys(job.attacking.resources.name for job in jobs if job.attacking is not None)
     return [f"Resources: {', '.join(profiles)}."] if profiles else []
+
+
+def _precision_note(plan: Plan) -> list[str]:
+    fine_tunings = [job.spec.training for job in plan.jobs if isinstance(job.spec, FinetuneJob)]
+    # Where only some have it, it is an option of their strategy, which the table shows.
+    return ["Fine-tuned in bf16."] if {training.precision for training in fine_tunings} == {"bf16"} else []
 
 
 def _flag_notes(table: Table, plan: Plan, titles_by_name: dict[str, str]) -> list[str]:

@@ -104,8 +104,9 @@ def tune(
     opened_folder = (
         scratch.temporary_folder("finetune") if context.checkpoints is None else nullcontext(context.checkpoints)
     )
-    # Records do not name the precision of a fine-tuning, so it is always the same.
-    with opened_folder as folder, patch_environment(ACCELERATE_MIXED_PRECISION="no"):
+    # transformers leaves the precision of one training in the environment, and the next training would read it.
+    mixed_precision = "bf16" if context.training.precision == "bf16" else "no"
+    with opened_folder as folder, patch_environment(ACCELERATE_MIXED_PRECISION=mixed_precision):
         epoch_checkpoints = Checkpoints(
             folder, of=training_hash, best=best, accuracies=values, tally=tally, unchanged=context.unchanged
         )
@@ -120,6 +121,8 @@ def tune(
             callbacks=[_ProgressWatch(context.progress, values, note, goal.metric), epoch_checkpoints],
         )
         _run_quietly(hf_trainer, last)
+        # In mixed precision accelerate has replaced `forward` by one that computes in bf16.
+        victim = hf_trainer.accelerator.unwrap_model(victim, keep_fp32_wrapper=False)
     victim.to(context.device).eval()
     best_index = values.index(max(values)) if best else len(values) - 1  # from 0, without warm epochs
     scores = {f"validation_{goal.metric}": values[best_index], "best_epoch": float(warm_epochs + best_index + 1)}
@@ -194,6 +197,7 @@ def _trainer_arguments(
         seed=context.seed,
         data_seed=context.seed,
         use_cpu=context.device == "cpu",
+        bf16=training.precision == "bf16",
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_num_workers=0,
