@@ -23,8 +23,8 @@ def run(training: Training) -> tuple[Finetuned, set[tuple[bool, torch.dtype]]]:
 
 
 def test_the_network_is_trained_in_bf16_and_the_victim_answers_in_fp32() -> None:
-    (plain, plain_scores), plain_types = run(SHORT)
-    (mixed, mixed_scores), mixed_types = run(SHORT.model_copy(update={"precision": "bf16"}))
+    (plain, _), plain_types = run(SHORT)
+    (mixed, _), mixed_types = run(SHORT.model_copy(update={"precision": "bf16"}))
     assert plain_types == {(True, torch.float32), (False, torch.float32)}
     assert (True, torch.bfloat16) in mixed_types
     assert {weight.dtype for weight in mixed.parameters()} == {torch.float32}
