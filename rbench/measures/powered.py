@@ -53,15 +53,15 @@ FloatArray = NDArray[np.float64]
 class _CellTexts(NamedTuple):
     """The answers of people and of a proxy on the successes of a cell, as `estimate_with_proxy` takes them.
 
-    A text counts once, with the mean over the seeds that attacked it.
+    A text that falls in several seeds is as many successes.
     """
 
     shares: FloatArray
-    """The share of raters who accept each judged text, 0..1."""
+    """The share of raters who accept each judged success, 0..1."""
     proxies: FloatArray
-    """The proxy's answers on the same texts, 0..1."""
+    """The proxy's answers on the same successes, 0..1."""
     unjudged_proxies: FloatArray
-    """The proxy's answers on the texts that nobody judged, 0..1."""
+    """The proxy's answers on the successes that nobody judged, 0..1."""
 
 
 class PoweredValidity(Measure[NoOptions]):
@@ -134,29 +134,26 @@ def _collect_texts(results: Results, cell: AttackCell, proxy: Proxy, metric: str
     A proxy that was asked about the label alone has rows for label and meaning, too. Its error then says how well the
     label predicts both.
     """
-    people_shares: dict[str, list[float]] = {}
-    proxy_shares: dict[str, list[float]] = {}
+    judged: list[tuple[float, float]] = []
+    unjudged_proxies: list[float] = []
     for run in cell.done:
         observed = results.observations(run.job)
         proxy_answers = {
             answer.example: _answer_as_number(answer, metric) for answer in proxy.said.get(run.job.key, ())
         }
         shares = getattr(observed, QUESTION_OF_METRIC[metric][0])
-        for i in np.flatnonzero(observed.fell):  # successes
+        for i in np.flatnonzero(observed.fell):  # a text that falls in several seeds is as many successes, as in ASR
             example = observed.unit[i]
             if example not in proxy_answers:
                 return None
-            proxy_shares.setdefault(example, []).append(proxy_answers[example])
-            if not np.isnan(shares[i]):  # people judged it
-                people_shares.setdefault(example, []).append(float(shares[i]))
-    if not people_shares:
+            if np.isnan(shares[i]):
+                unjudged_proxies.append(proxy_answers[example])
+            else:
+                judged.append((float(shares[i]), proxy_answers[example]))
+    if not judged:
         return None
-    proxy_means = {example: sum(answers) / len(answers) for example, answers in proxy_shares.items()}
-    return _CellTexts(
-        shares=np.array([sum(answers) / len(answers) for answers in people_shares.values()]),
-        proxies=np.array([proxy_means[example] for example in people_shares]),
-        unjudged_proxies=np.array([mean for example, mean in proxy_means.items() if example not in people_shares]),
-    )
+    people_shares, proxies = np.array(judged).T
+    return _CellTexts(people_shares, proxies, np.array(unjudged_proxies))
 
 
 def _answer_as_number(proxy_answer: ProxyAnswer, metric: str) -> float:
@@ -191,9 +188,9 @@ def _build_number(
     mean = min(1.0, max(0.0, estimate.mean))
     value = succeeded / attacked * mean
     # Both pairs of limits are of texts alone, without raters and seeds as levels.
-    low, high = limits_of_product((succeeded, attacked), mean, estimate_limits(estimate, texts.shares, raters))
+    low, high = limits_of_product((succeeded, attacked), mean, estimate_limits(estimate, texts.shares, raters, cell.repeats))
     people_limits = limits_of_product(
-        (succeeded, attacked), float(texts.shares.mean()), accepted_limits(texts.shares, raters)
+        (succeeded, attacked), float(texts.shares.mean()), accepted_limits(texts.shares, raters, cell.repeats)
     )
     levels_down, levels_up = added_reach((people_alone.low, people_alone.high), people_limits, people_alone.value)
     # Distances to the limits of independent sources of error add up as squares.

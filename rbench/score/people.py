@@ -115,13 +115,14 @@ def effective_sample_size(shares: Values, raters: int) -> float:
     return min(max(equivalent, n), n * raters)
 
 
-def accepted_limits(shares: Values, raters: int) -> tuple[float, float]:
+def accepted_limits(shares: Values, raters: int, repeats: float = 1) -> tuple[float, float]:
     """Return the limits of the mean of shares, by Wilson's interval with as many texts as these vary like.
 
     Args:
         shares: as for `effective_sample_size`.
+        repeats: in how many seeds each text was attacked, on average.
     """
-    size = effective_sample_size(shares, raters)
+    size = effective_sample_size(shares, raters) / repeats
     limits = wilson(float(shares.mean()) * size, size)
     assert limits is not None, "there is a text"
     return limits

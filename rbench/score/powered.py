@@ -89,14 +89,17 @@ def estimate_with_proxy(shares: Values, proxies: Values, unjudged_proxies: Value
     )
 
 
-def estimate_limits(estimate: PoweredEstimate, shares: Values, raters: int) -> tuple[float, float]:
+def estimate_limits(
+    estimate: PoweredEstimate, shares: Values, raters: int, repeats: float = 1
+) -> tuple[float, float]:
     """Return the limits of the mean: Wilson's, with as many texts as have this variance.
 
     Args:
         shares: as for `estimate_with_proxy`.
         raters: how many there are.
+        repeats: in how many seeds each text was attacked, on average; the interval is as wide as for n / `repeats`.
     """
-    size, n = effective_sample_size(shares, raters), len(shares)
+    size, n = effective_sample_size(shares, raters) / repeats, len(shares)
     if estimate.weight:  # the variance has few degrees of freedom, as Student's t takes account of
         normal = float(stdtrit(1e9, 0.5 + CONFIDENCE / 2))
         size *= estimate.gain * (normal / float(stdtrit(n - 2, 0.5 + CONFIDENCE / 2))) ** 2
