@@ -141,8 +141,8 @@ def _download_splits(hub_table: HubTable, commit: str) -> Mapping[str, Any]:
 def with_labelled_test(splits: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the splits of a data set with one whose labels are there as `test`.
 
-    Benchmarks such as GLUE hide the labels of the test split: each is -1, the number that no name has. The validation
-    split is then the test split, and nothing is left of the hidden one.
+    Benchmarks such as GLUE hide the labels and scores of the test split: each is -1, the number that no name has. The
+    validation split is then the test split, and nothing is left of the hidden one.
     """
     by_name = {SPLITS.get(name, name): name for name in splits}
     if "test" not in by_name or "validation" not in by_name or not _is_hidden(splits[by_name["test"]]):
@@ -152,8 +152,12 @@ def with_labelled_test(splits: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_hidden(rows: Any) -> bool:
-    named = [column for column, kind in rows.features.items() if getattr(kind, "names", None)]
-    return any(len(rows) > 0 and set(rows.with_format(None).unique(column)) == {-1} for column in named)
+    golden = [
+        column
+        for column, kind in rows.features.items()
+        if getattr(kind, "names", None) or getattr(kind, "dtype", "").startswith("float")
+    ]
+    return any(len(rows) > 0 and set(rows.with_format(None).unique(column)) == {-1} for column in golden)
 
 
 def save_splits(splits: Mapping[str, Any], folder: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from rbench.edits import EditKind, Labelled, Replacement, TaggedText
 from rbench.edits._verbs import finite_verb, is_negated
 
-VERSION = 1
+VERSION = 2
 
 _DO = {"do": None, "does": "VBZ", "did": "VBD"}
 """Auxiliaries that stand beside `not` alone, with the inflection that the verb takes without them."""
@@ -50,7 +50,7 @@ def _without(text: TaggedText) -> Iterator[Replacement]:
                 yield text.removed(i, i)
         elif word in _SHORT:
             yield text.replaced(i, i, _SHORT[word])
-        elif word.endswith("n't"):
+        elif word.endswith("n't") and word != "ain't":  # "ain't" may be "am not", "is not" or "has not"
             auxiliary = word[:-3]
             if auxiliary not in _DO:
                 yield text.replaced(i, i, auxiliary)

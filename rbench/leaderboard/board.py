@@ -183,9 +183,8 @@ class BoardNumbers:
     ) -> Board:
         attacked = {board_number.who for board_number in readings if board_number.setting == setting}
         numbers: dict[EncoderIdentity, dict[BoardColumn, BoardNumber]] = {}
-        for board_number in sorted(
-            readings, key=lambda board_number: board_number.run.date
-        ):  # the newest of the same is kept
+        # The newest of the same is kept, and a RUN that is not done takes the place of none that is.
+        for board_number in sorted(readings, key=lambda reading: (not reading.number.partial, reading.run.date)):
             # The score of the table's own task is among its attacks already.
             repeated = board_number.column.kind == "graded" and board_number.column.of == setting.task
             if board_number.who in attacked and board_number.number.value is not None and not repeated:

@@ -188,7 +188,9 @@ def _build_number(
     mean = min(1.0, max(0.0, estimate.mean))
     value = succeeded / attacked * mean
     # Both pairs of limits are of texts alone, without raters and seeds as levels.
-    low, high = limits_of_product((succeeded, attacked), mean, estimate_limits(estimate, texts.shares, raters, cell.repeats))
+    low, high = limits_of_product(
+        (succeeded, attacked), mean, estimate_limits(estimate, texts.shares, raters, cell.repeats)
+    )
     people_limits = limits_of_product(
         (succeeded, attacked), float(texts.shares.mean()), accepted_limits(texts.shares, raters, cell.repeats)
     )

@@ -2,7 +2,8 @@
 
 A contrast set has originals, and edits by which people (in the embedded world: the oracle) changed the label. Of each
 original that the victim gets right, the share of such edits is taken that the victim follows: it gives the new label.
-An original whose edits all keep the label has none. Ours; after the directional tests of CheckList and contrast sets.
+An original whose edits all keep the label has none. Originals of one cluster, such as perspectives on one claim, are
+not independent, and count once, with their mean. Ours; after the directional tests of CheckList and contrast sets.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ class Sensitivity(Measure[NoOptions]):
         return None if reads_contrast else f"it reads contrast sets; write `evaluate: [{CONTRAST}, sensitivity]`"
 
     def run(self, options: NoOptions, context: VictimContext) -> Iterator[Row]:
-        """Classify originals and edits once, and yield one row whose units are the bundles."""
+        """Classify originals and edits once, and yield one row whose units are the clusters of bundles."""
         assert context.set is not None
         bundles: tuple[ContrastBundle, ...] = context.set.rows
         members = [member for bundle in bundles for member in bundle.members]
         predicted = ask_victim(context, [member.texts for member in members]).labels
-        followed = followed_edits(bundles, predicted)
+        followed = average_clusters(bundles, followed_edits(bundles, predicted))
         eligible = [any(edit.label != bundle.original.label for edit in bundle.edits) for bundle in bundles]
         yield Row({"sensitivity": followed, "originals": sum(eligible)})
 
@@ -87,3 +88,16 @@ def followed_edits(bundles: tuple[ContrastBundle, ...], predicted: NDArray[np.in
         if of_bundle[0] == bundle.original.label and followed:
             shares[i] = np.mean(followed)
     return shares
+
+
+def average_clusters(bundles: tuple[ContrastBundle, ...], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean share of each cluster, (clusters,), in the order of their first bundles.
+
+    A bundle without a cluster is one. Bundles with NaN do not count; a cluster of such bundles alone has NaN.
+    """
+    by_cluster: dict[str, list[float]] = {}
+    for bundle, share in zip(bundles, shares.tolist(), strict=True):
+        known = by_cluster.setdefault(bundle.cluster or bundle.id, [])
+        if not np.isnan(share):
+            known.append(share)
+    return np.array([np.mean(known) if known else np.nan for known in by_cluster.values()])

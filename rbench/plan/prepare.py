@@ -23,6 +23,7 @@ from rbench.schema import (
     AdversarialSet,
     ContrastSpec,
     EncoderSpec,
+    Origin,
     Plan,
     ResourceKind,
     ResourceSet,
@@ -144,7 +145,11 @@ def prepare_loaded(loaded: LoadedSuite, options: Options) -> PreparedSuite:
             entry if entry.made else entry.with_rows(set_fingerprints[task, entry.set.name]) for entry in entries
         )
     inputs = PlanInputs(
-        **loaded.named | {"sets": asked_sets},
+        **loaded.named
+        | {
+            "sets": asked_sets,
+            "tasks": {name: _name_hub_data(spec, data.get(name)) for name, spec in loaded.tasks.items()},
+        },
         data={name: task_data.fingerprint for name, task_data in data.items()},
         sizes={name: task_data.sizes for name, task_data in data.items()},
         read={name: task_data.read.get("test", 0) for name, task_data in data.items()},
@@ -347,6 +352,15 @@ def _locate_resources(
 
 def _fingerprints(places: Mapping[ResourceKind, FingerprintedPlace]) -> dict[str, str]:
     return {kind: place.fingerprint for kind, place in places.items()}
+
+
+def _name_hub_data(spec: TaskSpec, task_data: TaskData | None) -> TaskSpec:
+    """Return the task with the data set of the hub that its test rows were read from, if they were: numbers that are
+    published beside weights name it. A local copy may have other rows."""
+    if spec.origin is not None or spec.hub is None or task_data is None or not task_data.origin.startswith("hub "):
+        return spec
+    tested = next((source for source in spec.hub.sources if "test" in source.splits), spec.hub)
+    return spec.model_copy(update={"origin": Origin(id=tested.id, revision=tested.revision, config=tested.config)})
 
 
 def _collect_notes(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import rbench
 from rbench.errors import StoreError
+from rbench.metrics import MeasureNumber
 from rbench.schema import AS_IS, Meaning, Origin, TableSpec, TaskSpec
 from rbench.tables import Results
 from rbench.tables.table import Number
@@ -28,6 +29,9 @@ class PublishedNumber:
     number: Number
     meaning: Meaning
     seeds: int
+    origin: Origin | None
+    """The data set of the hub that the task's test rows were read from; None: they were read from elsewhere, or the
+    number is of a contrast or adversarial set."""
 
     @property
     def value(self) -> float:
@@ -46,14 +50,6 @@ class PublishedNumber:
     def title(self) -> str:
         """What it is: `Attack success rate, textfooler`."""
         return ", ".join(filter(None, [self.meaning.title, self.attack]))
-
-    @property
-    def origin(self) -> Origin | None:
-        """The data set of the hub that the task's test rows are from; None: it is on no hub."""
-        if self.task.origin is not None or self.task.hub is None:
-            return self.task.origin
-        tested = next((source for source in self.task.hub.sources if "test" in source.splits), self.task.hub)
-        return Origin(id=tested.id, revision=tested.revision, config=tested.config)
 
     @property
     def protocol(self) -> str:
@@ -93,21 +89,31 @@ def list_published(results: Results, wanted: TableSpec) -> list[PublishedNumber]
 def _iterate_numbers(results: Results, wanted: TableSpec) -> Iterator[PublishedNumber]:
     specs = (getattr(job.spec, "task", None) for job in results.plan.jobs)
     tasks = {task.name: task for task in specs if task is not None}
+    victims_seen = set()
     for metric in _list_metrics(results, wanted):
         asked = results.metrics.asked(metric)
         for name, (cell, number_name) in iterate_cells(results, asked):
             number = cell.number(number_name)
             if number is None or number.value is None or name.task not in tasks:
                 continue
+            attack = "" if asked.of == "victims" else cell.attack
+            # The cells of a metric of victims are those of the attacks on them.
+            published = (metric, name.encoder, name.task, attack, cell.finetune)
+            if asked.of == "victims" and published in victims_seen:
+                continue
+            victims_seen.add(published)
+            task = tasks[name.task]
+            of_set = any(job.measuring is not None and job.measuring.set is not None for job in cell.jobs)
             yield PublishedNumber(
                 name.encoder,
-                tasks[name.task],
+                task,
                 metric,
-                "" if asked.of == "victims" else cell.attack,
+                attack,
                 cell.finetune,
                 number,
-                cell.meaning(number_name),
+                asked.about if isinstance(asked, MeasureNumber) else cell.meaning(number_name),
                 cell.seeds,
+                None if of_set else task.origin,
             )
 
 

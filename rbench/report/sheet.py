@@ -149,7 +149,8 @@ def _make_items(
             ] = unrelated
     sheet_items = []
     for (kind, task, texts), used in uses_by_text.items():
-        item = Item(id=f"{rng.getrandbits(48):012x}", kind=kind, task=task, uses=used, text=hash_texts(texts))
+        # Spreadsheets read ids of digits, and those such as 12e4, as numbers; none begins with a "t".
+        item = Item(id=f"t{rng.getrandbits(48):012x}", kind=kind, task=task, uses=used, text=hash_texts(texts))
         sheet_items.append(SheetItem(item, texts))
     yield from sheet_items
     for single in (True, False):

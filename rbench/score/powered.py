@@ -89,9 +89,7 @@ def estimate_with_proxy(shares: Values, proxies: Values, unjudged_proxies: Value
     )
 
 
-def estimate_limits(
-    estimate: PoweredEstimate, shares: Values, raters: int, repeats: float = 1
-) -> tuple[float, float]:
+def estimate_limits(estimate: PoweredEstimate, shares: Values, raters: int, repeats: float = 1) -> tuple[float, float]:
     """Return the limits of the mean: Wilson's, with as many texts as have this variance.
 
     Args:

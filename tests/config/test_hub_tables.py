@@ -107,6 +107,15 @@ def test_a_hidden_test_split_gives_way_to_the_validation_split() -> None:
     assert with_labelled_test({**splits, "test": rows(2, "c")})["test"]["sentence"] == ["c 0", "c 1"]
 
 
+def test_hidden_scores_are_hidden_labels() -> None:
+    def scored(*scores: float) -> datasets.Dataset:
+        return datasets.Dataset.from_dict({"sentence": ["a"] * len(scores), "label": scores})
+
+    splits = {"validation": scored(3.5, 0.0), "test": scored(-1.0, -1.0)}
+    assert with_labelled_test(splits) == {"test": splits["validation"]}
+    assert with_labelled_test({**splits, "test": scored(-1.0, 2.0)})["test"]["label"] == [-1.0, 2.0]
+
+
 @pytest.mark.parametrize(
     ("written", "expected", "name"),
     [

@@ -48,6 +48,7 @@ class Listed:
         ("negation", "Anna did not like the film.", {"Anna liked the film."}),
         ("negation", "Anna doesn't like it.", {"Anna likes it."}),
         ("negation", "Anna can't like it.", {"Anna can like it."}),
+        ("negation", "It ain't good.", set()),
         ("negation", "He never liked it.", {"He liked it."}),
         ("negation", "It is not only good.", set()),
         ("negation", "Is it good?", set()),

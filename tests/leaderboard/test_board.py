@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rbench.api.runs import results_of
-from rbench.leaderboard.board import Board, BoardNumbers
+from rbench.leaderboard.board import Board, BoardColumn, BoardNumber, BoardNumbers, BoardSetting, EncoderIdentity
 from rbench.leaderboard.pareto import draw_plane
 from rbench.report.data import RunPage
+from rbench.schema import EncoderSpec, Meaning
+from rbench.score.paired import ReportedNumber
 from rbench.tables.aggregate import attack_grid
+from rbench.tables.table import Number
 from tests import reference
 from tests.report.conftest import write_run
 
@@ -128,3 +131,28 @@ def test_the_order_of_runs_changes_nothing(order: list[str]) -> None:
 
 def test_seconds_under_whatever_load_are_in_no_table(table: Board) -> None:
     assert not [column.title for column in table.columns if column.title.startswith("Seconds")]
+
+
+def test_a_run_under_way_takes_the_place_of_none_that_is_done() -> None:
+    """The newest of several readings of the same number counts, but for those of which a seed is missing."""
+    older, newer = (
+        RunPage(name=date, href=date, title="", suite="", date=date, jobs="", version="") for date in ("2025", "2026")
+    )
+    column = BoardColumn("attack", "k", "TextFooler", Meaning("Accuracy under attack", "x", "highest"))
+    setting = BoardSetting("mr", "clean", "v", 500, (0, 1))
+
+    def reading(name: str, value: float, run: RunPage, partial: bool = False) -> BoardNumber:
+        number = Number(value, True, 1000, value - 0.03, value + 0.03, partial=partial)
+        stated = ReportedNumber(value, 1000, value - 0.03, value + 0.03, 1, None, 2, None)
+        return BoardNumber(EncoderIdentity(name, (name,)), column, setting, number, stated, None, run)
+
+    def values(*first: BoardNumber) -> dict[str, float | None]:
+        found = BoardNumbers()
+        found.found = [*first, reading("b", 0.4, older)]
+        found.entries = {one.who: EncoderSpec(name=one.who.label, base="base") for one in found.found}
+        (board,) = found.boards()
+        return {row.who.label: row.numbers[column].number.value for row in board.rows}
+
+    done = reading("a", 0.6, older)
+    assert values(done, reading("a", 0.7, newer, partial=True)) == {"a": 0.6, "b": 0.4}
+    assert values(done, reading("a", 0.7, newer)) == {"a": 0.7, "b": 0.4}

@@ -32,6 +32,14 @@ def test_only_changed_labels_of_originals_that_are_right_count() -> None:
     np.testing.assert_array_equal(found, [1.0, 0.5, np.nan, np.nan, 0.0])
 
 
+def test_bundles_of_one_cluster_count_once() -> None:
+    claims = ("a", "b", "a", None, "c")
+    bundles = tuple(bundle(f"bundle {i}", 0, 1)._replace(cluster=claim) for i, claim in enumerate(claims))
+    shares = np.array([1.0, 0.0, 0.5, 1.0, np.nan])
+    np.testing.assert_array_equal(sensitivity.average_clusters(bundles, shares), [0.75, 0.0, 1.0, np.nan])
+    np.testing.assert_array_equal(sensitivity.average_clusters(bundles[3:], shares[3:]), [1.0, np.nan])
+
+
 def test_a_suite_without_contrast_sets_is_told() -> None:
     suite = Suite(name="s", encoders=("one",), tasks=("tiny",))
     assert "contrast" in str(MEASURE.check(NoOptions(), suite))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import yaml
 
 from rbench import api
 from rbench.errors import StoreError, SuiteError
+from rbench.plan.prepare import _name_hub_data
 from rbench.schema import HubData, Origin
 from rbench.store.runs import RunStore
+from rbench.tasks import TaskData
 from tests.refusals import refusal
 from tests.tables.conftest import TASKS, finish, make_plan, make_suite
 
 HUB = HubData(id="owner/mr", revision="c0ffee", config="plain", splits={"test": "test"}, columns={"text": "text"})
+MR_ORIGIN = Origin(id="owner/mr", revision="c0ffee", config="plain")
 ORIGIN = Origin(id="owner/nli", revision="abc")
 LINK = "https://example.org/run"
 
@@ -26,7 +30,7 @@ LINK = "https://example.org/run"
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One encoder on a task of the hub and on one that mteb or the hub gave, under two attacks."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setitem(TASKS, "mr", TASKS["mr"].model_copy(update={"hub": HUB}))
+        patched.setitem(TASKS, "mr", TASKS["mr"].model_copy(update={"hub": HUB, "origin": MR_ORIGIN}))
         patched.setitem(TASKS, "mini_nli", TASKS["mini_nli"].model_copy(update={"origin": ORIGIN}))
         return write_run(tmp_path_factory.mktemp("published") / "run", encoders=("minilm",))
 
@@ -81,6 +85,19 @@ def test_a_model_card_has_the_same_numbers_for_programs_and_for_people(run: Path
         shown = f"{100 * cell['value']:.1f} [{100 * cell['low']:.1f}, {100 * cell['high']:.1f}]"
         assert shown in card.text
     assert LINK in card.text
+
+
+def test_only_rows_that_were_read_from_the_hub_are_said_to_be_of_it() -> None:
+    task = TASKS["mr"].model_copy(update={"hub": HUB})
+    data = partial(TaskData, task, fingerprint="f", dropped={}, where={}, conflicts={}, examples={})
+    assert _name_hub_data(task, data(origin="hub owner/mr@c0ffee (plain)")).origin == MR_ORIGIN
+    assert _name_hub_data(task, data(origin="local data/mr")).origin is None
+
+
+def test_a_victims_accuracy_is_one_entry_however_many_attacks_there_are(run: Path) -> None:
+    entries = yaml.safe_load(api.table(run, metric="asr", beside=["clean"], layout="paper", fmt="eval-results"))
+    ids = [entry["dataset"]["task_id"] for entry in entries]
+    assert len(set(ids)) == len(ids) == 2 * 2 + 2
 
 
 def test_data_on_no_hub_have_a_card_and_no_eval_results(tmp_path: Path) -> None:
