@@ -221,19 +221,19 @@ def test_neighbours_need_no_masked_lm() -> None:
 
 
 def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tmp_path: Path) -> None:
-    found = make_toy_data(10)
+    found = make_toy_data(20)
     victim = before(found).eval()
     with torch.no_grad():
         inputs = victim.tokenizer([e.texts[0] for e in found.split("train")], padding=True, return_tensors="pt")
         wrong = (1 - victim(**inputs).logits.argmax(dim=1)).tolist()
-    found = make_toy_data(10, labels=wrong)
+    found = make_toy_data(20, labels=wrong)
     loss, tally = step(before(found), found, 1.0, str(tmp_path), erring="leave")
-    assert (tally.searched, tally.texts) == (10, 0)
+    assert (tally.searched, tally.texts) == (20, 0)
     assert loss == pytest.approx(mean_loss(victim, [e.texts for e in found.split("train")], wrong).item(), rel=1e-5)
     _, tally = step(before(found), found, 1.0, str(tmp_path), until="budget")
     assert tally.scores()["words_replaced"] == pytest.approx(0.4)  # four of ten words
     _, tally = step(before(found), found, 1.0, str(tmp_path))
-    assert tally.texts == 10 and 0.1 <= tally.scores()["words_replaced"] < 0.4, "one word, and more if that helps"
+    assert tally.texts == 20 and 0.1 <= tally.scores()["words_replaced"] < 0.4, "one word, and more if that helps"
 
 
 def test_the_control_has_the_same_budget_and_fools_less(tmp_path: Path) -> None:
