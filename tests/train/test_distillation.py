@@ -125,6 +125,7 @@ def test_training_brings_edited_sentences_back(toy_base: Path, tmp_path: Path) -
     assert any(not torch.equal(after[key], before[key]) for key in after)
 
 
+@pytest.mark.nightly
 def test_without_substitutions_and_dropout_there_is_nothing_to_learn(toy_base: Path, tmp_path: Path) -> None:
     after, scores = trained(toy_base, tmp_path / "out", steps=10, dropout=0.0, substitutions="none")
     before = load_file(toy_base / "model.safetensors")

@@ -274,6 +274,7 @@ def test_encoders_without_word_vectors_have_the_keys_they_had() -> None:
     assert Job.make(job.spec, job.parts, job.needs, job.seed).key == job.key
 
 
+@pytest.mark.nightly
 def test_the_guides_encoders_are_made_as_they_stand_there(base: Path, tmp_path: Path) -> None:
     specs = {
         name: EncoderSpec.model_validate(data) for name, data in read_yaml_blocks("guide-add-an-encoder.md").items()

@@ -144,6 +144,7 @@ def test_a_head_at_chance_stops_the_training_with_what_to_do(
         assert "checkpoint-9" in kept and "checkpoint-12" not in kept
 
 
+@pytest.mark.nightly
 def test_few_held_out_texts_stop_nothing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
     built, trainer = trained(base, tmp_path / "out", texts=MANY[:900], steps=30, options=STOPS)

@@ -33,7 +33,8 @@ def one(where: str, text: str, beams: int) -> str:
     return str(tokenizer.decode(written[0], skip_special_tokens=True)).strip()
 
 
-@pytest.mark.parametrize("beams", [1, pytest.param(3, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.nightly
 def test_a_batch_is_translated_as_its_texts_are_one_by_one(beams: int, pair: tuple[str, str]) -> None:
     texts = ["a plot", TEXTS[0], LONG, "the film was good", "story"]
     found = Translator(pair[0], beams=beams, device=CPU)(texts)

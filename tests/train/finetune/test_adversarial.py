@@ -275,6 +275,7 @@ def test_of_some_texts_the_others_are_trained_on_as_they_are(tmp_path: Path) -> 
     assert loss == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.nightly
 def test_other_texts_are_drawn_in_other_epochs_and_all_where_there_are_fewer(tmp_path: Path) -> None:
     found = make_toy_data(12)
     steps = partial(step, folder=str(tmp_path), until="budget", max_words=1)

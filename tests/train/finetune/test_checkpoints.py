@@ -166,6 +166,7 @@ def reworded(found: Any) -> Any:
     return SimpleNamespace(spec=found.spec, split=lambda name: rows if name == "train" else found.split(name))
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_whose_figures_cannot_be_read_is_not_gone_on_from(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run("freelb", context(tmp_path, stop=STEPS + 1))
