@@ -144,7 +144,6 @@ def ball(delta: Tensor, options: FreeLBOptions) -> Tensor:
         (False, FreeLBOptions(adv_max_norm=None, adv_lr=2.0)),
         (True, FreeLBOptions(norm_type="linf", adv_lr=0.02, adv_init_mag=0.03, adv_max_norm=0.04)),
     ],
-    ids=str,
 )
 def test_a_step_gives_the_mean_gradient_of_algorithm_1(
     folder: Path, tmp_path: Path, pairs: bool, options: FreeLBOptions
