@@ -24,8 +24,8 @@ victims:
     endpoint: {{url: "{url}", body: {{inputs: ["{{text}}"]}}, batch_size: {size}}}
 tasks: [mini-sentiment]
 attacks: [pwws]
-training: {{max_validation: 20}}
-num_examples: 3
+training: {{max_validation: 8}}
+num_examples: 2
 resources: mini
 """
 
@@ -43,7 +43,7 @@ class Changing:
         return rows
 
 
-@pytest.mark.parametrize("size", [1, 16])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.nightly), 16])
 def test_outcomes_of_an_attack_during_which_the_model_was_exchanged_are_not_kept(
     serve: Serve, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,7 @@ def test_outcomes_of_an_attack_during_which_the_model_was_exchanged_are_not_kept
     answer.other = False
     api.run(tmp_path / "suite.yaml", options)
     record = store.look(attack).record
-    assert record is not None and record.status == "complete" and len([*store.outcomes(attack)]) == 3
+    assert record is not None and record.status == "complete" and len([*store.outcomes(attack)]) == 2
 
 
 def test_what_has_no_files_is_asked_again_at_the_end_of_a_job() -> None:

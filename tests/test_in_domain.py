@@ -20,7 +20,7 @@ SUITE = """\
 encoders: [own]
 tasks: [mini-sentiment, mini-nli]
 resources: mini
-training: {max_train: 32, max_validation: 16, epochs: 1}
+training: {max_train: 8, max_validation: 4, epochs: 1}
 """
 
 
@@ -51,9 +51,9 @@ def test_a_suite_trains_one_encoder_a_task(options: Options) -> None:
 
 
 def test_one_is_trained_by_itself_where_its_task_is_named(options: Options) -> None:
-    trained = train("own", data="mini-sentiment", options=options)
-    assert trained.name == "own-mini-sentiment" and "data: mini-sentiment" in trained.entry
-    assert trained.record.counts["n"] == len(mini.rows("mini-sentiment", "train"))
+    trained = train("own", data="mini-sts", options=options)
+    assert trained.name == "own-mini-sts" and "data: mini-sts" in trained.entry
+    assert trained.record.counts["n"] == 2 * len(mini.rows("mini-sts", "train"))
     with pytest.raises(PlanError):
         train("own", options=options)
 

@@ -9,18 +9,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What pip has the build back-end of pyproject.toml make."""
     out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "--no-build-isolation", "-w", str(out)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    (found,) = out.glob("rbench-*.whl")
-    return found
+    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(out), versions=["standard"])))
 
 
 def test_the_wheel_carries_every_named_file_and_no_data(wheel: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import BertConfig, BertModel
 
 from rbench.encoders import lengths
 from rbench.encoders.lengths import compute_in_groups
@@ -30,10 +30,9 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lengths, "LEAST", (8, 8))
 
 
-def network(kind: str = "bert") -> torch.nn.Module:
+def network() -> torch.nn.Module:
     torch.manual_seed(0)
-    made = BertModel(BertConfig(**SIZES)) if kind == "bert" else RobertaModel(RobertaConfig(**SIZES))
-    return made.double().train()
+    return BertModel(BertConfig(**SIZES)).double().train()  # type: ignore[no-any-return]
 
 
 def batch(sizes: list[int], longest: int | None = None, seed: int = 0) -> dict[str, Tensor]:
@@ -49,11 +48,10 @@ def mean(model: torch.nn.Module, inputs: dict[str, Tensor]) -> Tensor:
     return (states * mask).sum(1) / mask.sum(1)
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 3))
-@settings(max_examples=15, deadline=None)
-def test_vectors_and_gradients_are_those_of_the_whole_batch(kind: str, sizes: list[int], spare: int) -> None:
-    model, inputs = network(kind), batch(sizes, max(sizes) + spare)
+@settings(max_examples=8, deadline=None)
+def test_vectors_and_gradients_are_those_of_the_whole_batch(sizes: list[int], spare: int) -> None:
+    model, inputs = network(), batch(sizes, max(sizes) + spare)
     found = {}
     for name, answer in (
         ("whole", mean(model, inputs)),

@@ -24,9 +24,11 @@ from tests.refusals import refusal
     ("flags", "pooling"),
     [
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
-        ({"pooling_mode_mean_sqrt_len_tokens": True}, "sqrt-mean"),
-        ({"pooling_mode_lasttoken": True}, "last"),
         ({}, "mean"),
+        *(
+            pytest.param({f"pooling_mode_{flag}": True}, pooling, marks=pytest.mark.nightly)
+            for flag, pooling in (("mean_sqrt_len_tokens", "sqrt-mean"), ("lasttoken", "last"))
+        ),
     ],
 )
 def test_older_files_say_pooling_length_and_lower_case(flags: Any, pooling: str, saved: Any, tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ LAYOUTS: dict[str, Layout] = {
 }
 OWN_CODE = ("nomic-embed-text-v1.5", "arctic-embed-m-v2")
 """Their networks are Python code on the hub."""
+EVERYDAY = ("qwen3-embedding-0.6b", "gte-modernbert-base", "minilm", "potion-base-8m")
+"""One of each way to be read; the vectors of the others are nightly."""
 KINDS = ("single", "nli", "pair", "paraphrase", "sts", "ranking")
 LONG = [" ".join(random.Random(n).choices(WORDS, k=n)) for n in (5, 200, 600)]
 """Texts of 5, 200 and 600 tokens, besides special ones."""
@@ -79,7 +81,9 @@ def spec_of(name: str) -> EncoderSpec:
     return load_encoder(name, Registry())
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    "name", [name if name in EVERYDAY else pytest.param(name, marks=pytest.mark.nightly) for name in LAYOUTS]
+)
 def test_an_encoder_by_name_gives_the_vectors_of_sentence_transformers(
     name: str, networks: Make, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 from tests.hub import Hub, hub, python  # noqa: F401
 
@@ -29,16 +30,6 @@ print(json.dumps([answer(spec) for spec in json.loads(sys.argv[1])]))
 """
 
 
-LOCATE = """
-import json, sys
-from rbench import encoders
-from rbench.schema import EncoderSpec
-
-found = encoders.locate(EncoderSpec(**json.loads(sys.argv[1])))
-print(json.dumps([found.where, found.fingerprint, "torch" in sys.modules]))
-"""
-
-
 def loaded(env: dict[str, str], *specs: dict[str, Any]) -> list[dict[str, Any]]:
     answer: list[dict[str, Any]] = python(LOAD, env, json.dumps(specs))
     return answer
@@ -48,11 +39,18 @@ def test_an_encoder_is_resolved_downloaded_and_loaded_again_offline(hub: Hub, be
     hub.add("model", "someone/toy", {"README.md": b"to be replaced"})
     commit = hub.add_folder("model", "someone/toy", bert)
     hub.repositories["model", "someone/toy"].commits[commit] |= {"onnx/model.onnx": b"x", "flax_model.msgpack": b"x"}
+    # Another model has pickled weights alone.
+    torch.save(load_file(bert / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
+    files = {name: (bert / name).read_bytes() for name in names}
+    weights = (tmp_path / "pytorch_model.bin").read_bytes()
+    hub.add("model", "old", files | {"pytorch_model.bin": weights, "training_args.bin": b"pickle"})
     spec = {"name": "toy", "base": "someone/toy", "pooling": "mean"}
+    old = {"name": "old", "base": "old", "pooling": "cls+mlp"}
     missing = {"name": "none", "base": "someone/none"}
     where = f"someone/toy@{commit}"
-    assert python(LOCATE, hub.env(tmp_path), json.dumps(spec), fresh=True) == [where, commit, False]
-    first, none, again = loaded(hub.env(tmp_path), spec, missing, spec | {"revision": commit})
+    pickled, first, none, again = loaded(hub.env(tmp_path), old, spec, missing, spec | {"revision": commit})
+    assert len(pickled["vector"]) == 32 and not any("training_args" in request for request in hub.requests)
     assert (first["where"], first["fingerprint"]) == (where, commit)
     assert "has no model someone/none, or it is private" in none["error"] and "hf download" in none["error"]
     fetched = {request.rsplit("/", 1)[1] for request in hub.requests if request.startswith("GET /someone/toy/resolve/")}
@@ -65,16 +63,3 @@ def test_an_encoder_is_resolved_downloaded_and_loaded_again_offline(hub: Hub, be
     assert "error" not in pinned | branch, pinned | branch
     assert pinned["vector"] == branch["vector"] == first["vector"]
     assert hub.requests == []
-
-
-def test_pickled_weights_serve_where_there_are_no_others(hub: Hub, bert: Path, tmp_path: Path) -> None:  # noqa: F811
-    from safetensors.torch import load_file
-
-    torch.save(load_file(bert / "model.safetensors"), tmp_path / "pytorch_model.bin")
-    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
-    files = {name: (bert / name).read_bytes() for name in names}
-    weights = (tmp_path / "pytorch_model.bin").read_bytes()
-    hub.add("model", "toy", files | {"pytorch_model.bin": weights, "training_args.bin": b"pickle"})
-    (found,) = loaded(hub.env(tmp_path), {"name": "toy", "base": "toy", "pooling": "cls+mlp"})
-    assert len(found["vector"]) == 32
-    assert not any("training_args" in request for request in hub.requests)

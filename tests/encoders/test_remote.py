@@ -57,8 +57,9 @@ def opened(url: str, **options: Any) -> Any:
     return encoders.load(spec(url, **options), "")
 
 
-@pytest.mark.parametrize("encoding", ["float", "base64"])
-@pytest.mark.parametrize(("batch_size", "concurrency"), [(1, 1), (4, 3), (64, 1)])
+@pytest.mark.parametrize(
+    ("batch_size", "concurrency", "encoding"), [(1, 1, "float"), (4, 3, "base64"), (64, 1, "float")]
+)
 def test_each_text_gets_its_vector_whatever_the_batches(
     serve: Serve, batch_size: int, concurrency: int, encoding: str
 ) -> None:
@@ -123,16 +124,12 @@ def numbered(*rows: Any) -> dict[str, Any]:
     "answer",
     [
         [],
-        {"data": []},
         {"data": [1] * 8},
         {"data": [{"index": 0, "embedding": [1.0]}] * 8},
         numbered(*[[1.0, 2.0]] * 7, [1.0]),
         numbered(*[["1"]] * 8),
-        numbered(*[[]] * 8),
-        numbered(*["AAA"] * 8),
         numbered(*["AADAfw=="] * 8),  # the bytes of NaN
         numbered(*[[1e39]] * 8),  # no float32 is so large
-        numbered(*[[1] * 70_000] * 8),
         Reply(b"[" * 5000),
     ],
     ids=lambda answer: str(answer)[:40],
@@ -392,8 +389,7 @@ class Exchanged:
         return embeddings(another if self.of(number) else letters)(body)
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 4, 16])
-@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize(("batch_size", "after"), [(3, 1), (4, 2), (16, 3)])
 def test_no_vector_of_a_model_that_was_exchanged_between_two_requests_is_kept(
     serve: Serve, batch_size: int, after: int
 ) -> None:
@@ -410,9 +406,8 @@ def test_no_vector_of_a_model_that_was_exchanged_between_two_requests_is_kept(
     assert len(others(server)) >= len(texts)
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
-def test_servers_that_differ_behind_one_address_are_refused(serve: Serve, replicas: int) -> None:
-    server = serve(Exchanged(lambda number: number % replicas == replicas - 1))
+def test_servers_that_differ_behind_one_address_are_refused(serve: Serve) -> None:
+    server = serve(Exchanged(lambda number: number % 3 == 2))
     with pytest.raises(ModelChangedError):
         opened(server.url, batch_size=4).encode(TEXTS)
 
@@ -435,7 +430,7 @@ def test_an_encoder_behind_an_endpoint_is_opened_and_ranked_with_by_the_path_of_
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "emb.yaml"
     file.write_text(f"endpoint: {{url: '{serve(embeddings(letters)).url}', model: letters}}\n")
-    for written in ("emb.yaml", "./emb.yaml", str(file)):
+    for written in ("emb.yaml", str(file)):
         assert np.array_equal(rbench.load_encoder(written, device="cpu").encode(TEXTS), letters(TEXTS))
     documents = {f"d{i}": text for i, text in enumerate(TEXTS)}
     asked = {"q0": TEXTS[3], "q1": TEXTS[7]}

@@ -48,7 +48,7 @@ def test_a_prompt_must_leave_room_for_a_text(networks: Make) -> None:
     assert EncoderClassifier(encoder, 2, max_length=10).max_length == 10
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "auto"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("auto", marks=pytest.mark.nightly)])
 def test_half_precision_gives_the_vectors_of_sentence_transformers(dtype: str, saved: Any, tmp_path: Path) -> None:
     folder = tmp_path / "half"
     if dtype == "auto":

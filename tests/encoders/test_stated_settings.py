@@ -76,7 +76,10 @@ def test_settings_that_state_nothing_or_change_no_vector_are_passed_over(folder:
     assert read_fields(two) == read_fields(folder)
 
 
-@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize(
+    "similarity",
+    [one if one in ("dot", "euclidean") else pytest.param(one, marks=pytest.mark.nightly) for one in SIMILARITIES],
+)
 def test_vectors_are_compared_as_the_models_files_say(networks: Make, tmp_path: Path, similarity: str) -> None:
     """The scores of rankings and of pairs are those of sentence-transformers with the same `similarity_fn_name`."""
     made_of("bert", "mean", more={"similarity_fn_name": similarity})(networks).save(str(tmp_path / "toy"))

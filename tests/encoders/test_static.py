@@ -145,7 +145,7 @@ def test_it_is_fine_tuned_and_probed(strategy: Any) -> None:
     assert torch.equal(network.embeddings.weight, before) == isinstance(strategy, probe.ProbeStrategy)
 
 
-@pytest.mark.parametrize("name", ["pwws", "geometry"])
+@pytest.mark.parametrize("name", ["pwws", pytest.param("geometry", marks=pytest.mark.nightly)])
 def test_it_is_attacked(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     mini = encoders.load(EncoderSpec(name="mini-static", word_vectors="mini", pooling="mean"), EMBEDDED_VECTORS)

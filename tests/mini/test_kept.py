@@ -15,7 +15,6 @@ from typing import NoReturn
 import pytest
 
 from rbench import mini
-from rbench.mini.generators import generate
 from rbench.system.scratch import default_cache
 
 ROWS = {"train": [{"text": "Ein schöner “Film” \u2028.", "label": 1}], "test": [{"text": "", "score": 3.0}]}
@@ -34,13 +33,15 @@ def unwanted() -> NoReturn:
 
 
 def test_what_is_found_is_what_was_made(folder: Path) -> None:
-    for name, rows in (("mini-odd", ROWS), ("mini-sts", generate("mini-sts"))):
+    pairs = {split: mini.rows("mini-sts", split) for split in mini.splits("mini-sts")}
+    for name, rows in (("mini-odd", ROWS), ("mini-sts", pairs)):
         assert mini.read_or_make(name, lambda rows=rows: rows) is rows
         found = mini.read_or_make(name, unwanted)
         assert found == rows and repr(found) == repr(rows), "3.0 is no 3, and keys keep their order"
     assert sorted(file.name.rpartition("-")[0] for file in folder.iterdir()) == ["mini-odd", "mini-sts"]
 
 
+@pytest.mark.nightly  # two processes; in one, below, rows are found again
 def test_another_process_makes_no_rows_again(folder: Path) -> None:
     def printed(patch: str) -> str:
         ask = "print(mini.rows('mini-sentiment', 'test')[7], mini.contrast_rows('mini-sentiment')[7])"

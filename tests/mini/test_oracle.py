@@ -178,7 +178,7 @@ WORDS = st.sampled_from(sorted(load().forms))
 TEXTS = st.one_of(st.text(max_size=80), st.lists(st.one_of(WORDS, st.sampled_from(".,!?")), max_size=16).map(" ".join))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS, TEXTS)
 def test_the_oracle_never_raises(first: str, second: str) -> None:
     assert mini.oracle("mini-sentiment", (first,)) in (0, 1, None)
@@ -188,7 +188,7 @@ def test_the_oracle_never_raises(first: str, second: str) -> None:
     assert score is None or 0 <= score <= 5
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_case_and_punctuation_change_nothing(data: st.DataObject) -> None:
     row = data.draw(st.sampled_from(mini.rows("mini-sentiment", "test")))

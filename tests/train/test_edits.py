@@ -27,7 +27,7 @@ from rbench.train.edits import (
 )
 from rbench.words.resources.thesaurus import RelatedWords, mini_thesaurus
 
-TEXTS = sorted({row["text"] for row in mini.rows("mini-corpus", "train")[:1500]})
+TEXTS = sorted({row["text"] for row in mini.rows("mini-corpus", "train")[:600]})
 
 
 def editor(
@@ -110,7 +110,7 @@ def test_x_syn_has_synonyms_hypernyms_and_inflections_alone(corpus: list[tuple[S
             found = [k for k in ("synonyms", "hypernyms", "forms") if new in getattr(related, k)[:3]]
             assert len(found) == 1, (word, new)
             kinds[found[0]] += 1
-    assert all(kinds[kind] > 200 for kind in ("synonyms", "hypernyms", "forms"))
+    assert all(kinds[kind] > 60 for kind in ("synonyms", "hypernyms", "forms"))
 
 
 def test_x_ant_has_antonyms_wherever_there_are_any(corpus: list[tuple[SentenceEdit, SentenceEdit]]) -> None:
@@ -130,7 +130,7 @@ def test_x_ant_has_antonyms_wherever_there_are_any(corpus: list[tuple[SentenceEd
                 related = mini_thesaurus()(word, tag)
                 assert new != word and new not in related.all
                 assert not {*mini_thesaurus()(new, tag).forms} & {word, *related.all}, "nor an inflection of such"
-    assert strangers > 200
+    assert strangers > 60
 
 
 def test_an_antonym_comes_from_the_thesaurus_antonymy_and_from_nowhere_else() -> None:
@@ -170,13 +170,12 @@ def test_a_sentence_is_drawn_for_by_itself_and_by_the_seed(corpus: list[tuple[Se
 # --------------------------------------------------------------------------------------------------- how many
 
 
-@pytest.mark.parametrize(("synonym_share", "antonym_share"), [(0.4, 0.2), (0.25, 0.3)])
-def test_the_shares_over_a_corpus_are_those_asked_for(synonym_share: float, antonym_share: float) -> None:
-    made = editor(TEXTS, synonym_share=synonym_share, antonym_share=antonym_share)
+def test_the_shares_over_a_corpus_are_those_asked_for() -> None:
+    made = editor(TEXTS, synonym_share=0.25, antonym_share=0.3)
     words = sum(tag_text(text, pos_tags).words for text in TEXTS)
     same, other = (sum(len(edit.spans) for edit in kind) for kind in zip(*edits(made, TEXTS), strict=True))
-    assert same / words == pytest.approx(synonym_share, abs=0.02)
-    assert other / words == pytest.approx(antonym_share, abs=0.02)
+    assert same / words == pytest.approx(0.25, abs=0.02)
+    assert other / words == pytest.approx(0.3, abs=0.02)
 
 
 def test_others_make_up_for_sentences_with_too_little_to_replace() -> None:
@@ -253,7 +252,7 @@ def test_every_piece_of_a_replaced_word_is_marked_and_no_other(make: Any, tmp_pa
                 at = end
             assert found == [0, *slow, 0], edit.text
             assert bool(sum(found)) == (edit.text != text)
-    assert min(several[True], several[False]) > 100
+    assert min(several[True], several[False]) > 30
 
 
 def pieces(tokenizer: Any, text: str) -> list[str]:

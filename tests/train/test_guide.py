@@ -78,6 +78,7 @@ def test_its_encoder_of_fragments_is_made_of_all_of_them(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["my-retrofit", "my-distilled"])
+@pytest.mark.nightly
 def test_its_encoders_that_see_past_substitutions_are_made(name: str, place: Path) -> None:
     text = next(text for text in blocks("yaml") if text.startswith(f"# DIR/encoders/{name}.yaml"))
     (place / "DIR/encoders" / f"{name}.yaml").write_text(text.replace("steps: 100", "steps: 4"))

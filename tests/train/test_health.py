@@ -92,13 +92,13 @@ EACH_STEP: Any = lambda steps: frozenset(range(1, steps + 1))  # noqa: E731
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        # One of each kind on every push: with a discriminator and a table, with a queue, and without the loop.
+        # On every push the one with a discriminator and a table, and one without the loop.
         pytest.param("simcse", {}, marks=pytest.mark.nightly),
         pytest.param("uscal", {}, marks=pytest.mark.nightly),
         ("robustsentembed", {"detection": "mean"}),
         pytest.param("vadvcse", {"lam": 0.1}, marks=pytest.mark.nightly),
         pytest.param("consert", {"views": ("adversarial", "shuffle"), "dropout": 0.1}, marks=pytest.mark.nightly),
-        ("adcl", {}),
+        pytest.param("adcl", {}, marks=pytest.mark.nightly),
         pytest.param("cline", {}, marks=pytest.mark.nightly),
         ("flow", {}),
     ],
@@ -109,10 +109,10 @@ def test_measuring_changes_nothing(
     ends = []
     for which in (NO_STEPS, EACH_STEP):
         with patched(monkeypatch, due=which):
-            measured, objective = run(name, base, tmp_path / "out", options=options, steps=4)
+            measured, objective = run(name, base, tmp_path / "out", options=options, steps=3)
         gradients = [x.grad for x in objective.model.parameters() if x.grad is not None]
         ends.append((objective.model.state_dict(), gradients, torch.rand(3)))
-    assert len(measured.series) == 4
+    assert len(measured.series) == 3
     (weights, grads, drawn), (theirs, others, again) = ends
     assert weights.keys() == theirs.keys() and all(torch.equal(weights[key], theirs[key]) for key in weights)
     assert len(grads) == len(others) and all(torch.equal(a, b) for a, b in zip(grads, others, strict=True))
@@ -124,15 +124,16 @@ def test_an_interrupted_run_has_the_series_of_a_whole_one(
     name: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with patched(monkeypatch, STEPS_PER_POINT=3):
-        whole, _ = run(name, base, tmp_path / "whole", steps=12)
-        assert len(whole.series) == 4
-        more = {"steps": 12, "checkpoints": tmp_path / "c"}
+        whole, _ = run(name, base, tmp_path / "whole", steps=9)
+        assert len(whole.series) == 3
+        more = {"steps": 9, "checkpoints": tmp_path / "c"}
         with pytest.raises(Interrupted):
-            run(name, base, tmp_path / "out", progress=interrupt_at(8), **more)
+            run(name, base, tmp_path / "out", progress=interrupt_at(6), **more)
         resumed, _ = run(name, base, tmp_path / "out", **more)
     assert resumed == whole
 
 
+@pytest.mark.nightly
 def test_a_training_that_was_complete_when_it_was_interrupted_has_its_series(base: Path, tmp_path: Path) -> None:
     more = {"steps": 4, "checkpoints": tmp_path / "c"}
     whole, _ = run("uscal", base, tmp_path / "whole", steps=4)
@@ -236,10 +237,12 @@ def test_an_objective_of_a_users_own_adds_values_by_its_probe(base: Path, tmp_pa
 
 
 # ------------------------------------------------------------------------------------------------------------ flags
+# Their bounds are tested in test_health_flags; of whole trainings that raise them, two are everyday tests.
 
 STILL = {"steps": 4, "batch_size": 32, "learning_rate": 1e-5}
 
 
+@pytest.mark.nightly
 def test_views_that_are_almost_equal_saturate_a_loss_of_low_temperature(base: Path, tmp_path: Path) -> None:
     sick, _ = run("simcse", base, tmp_path / "a", options={"dropout": 1e-5, "temperature": 2e-5}, **STILL)
     well, _ = run("simcse", base, tmp_path / "b", options={"dropout": 1e-5, "temperature": 0.001}, **STILL)
@@ -247,6 +250,7 @@ def test_views_that_are_almost_equal_saturate_a_loss_of_low_temperature(base: Pa
 
 
 @pytest.mark.parametrize("name", ["uscal", pytest.param("robustembed", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
 def test_a_tiny_delta_is_no_adversary(name: str, base: Path, tmp_path: Path) -> None:
     tiny, large = {"epsilon": 1e-5}, {"epsilon": 3.0, "norm": "l2"}
     if name == "robustembed":
@@ -270,13 +274,17 @@ def test_a_delta_in_a_random_direction_is_no_adversary(
     assert "a random perturbation of its size" in raised.because
 
 
-@pytest.mark.parametrize(("name", "options"), [("btcl", {"queue": 64, "similarity": "cosine"}), ("simcse", {})])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [pytest.param("btcl", {"queue": 64, "similarity": "cosine"}, marks=pytest.mark.nightly), ("simcse", {})],
+)
 def test_a_head_that_dropout_blinds_has_not_learned(name: str, options: Any, base: Path, tmp_path: Path) -> None:
     sick, _ = run(name, base, tmp_path / "a", options={**options, "dropout": 0.5}, **STILL)
     well, _ = run(name, base, tmp_path / "b", options={**options, "dropout": 1e-4}, **STILL)
     assert "head did not learn" in flagged(sick) and flagged(well) == set()
 
 
+@pytest.mark.nightly
 def test_scaling_by_the_perturbation_itself_lets_it_die(base: Path, tmp_path: Path) -> None:
     sick, _ = run("robustsentembed", base, tmp_path / "a", options={"scaling": "perturbation"}, batch_size=16)
     well, _ = run("robustsentembed", base, tmp_path / "b", options={"scaling": "gradient"}, batch_size=16)

@@ -79,24 +79,26 @@ def acting(suite: str, knob: str, profile: str | None, base: Path) -> list[tuple
     return [(rows[i].get(knob), rows[j].get(knob)) for i, j in pairs if distance(deltas[i], deltas[j]) > ACTS]
 
 
+PROFILES = [None, pytest.param("mini", marks=pytest.mark.nightly)]
 KNOBS = {"alpha": {"alpha"}, "beta": {"beta"}, "K": {"K", "T"}, "rho": {"rho"}, "epsilon": {"epsilon"}}
 
 
-@pytest.mark.parametrize("profile", [None, "mini"])
+@pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
     ("suite", "knob"),
     [
-        ("robustsentembed-figure4", "alpha"),
         ("robustsentembed-figure4", "beta"),
-        ("robustsentembed-figure5", "K"),
-        ("robustsentembed-table6", "rho"),
+        *(
+            pytest.param(f"robustsentembed-{suite}", knob, marks=pytest.mark.nightly)
+            for suite, knob in (("figure4", "alpha"), ("figure5", "K"), ("table6", "rho"))
+        ),
     ],
 )
 def test_a_knob_changes_delta_in_its_suite(suite: str, knob: str, profile: str | None, base: Path) -> None:
     assert acting(suite, knob, profile, base)
 
 
-@pytest.mark.parametrize("profile", [None, "mini"])
+@pytest.mark.parametrize("profile", PROFILES)
 def test_epsilon_changes_delta_for_the_norm_that_the_paper_takes(profile: str | None, base: Path) -> None:
     rows = [row for row in rows_of("robustsentembed-table5", profile) if row["norm"] == "linf"]
     radii = {row.get("epsilon", SentenceLevelOptions.model_fields["epsilon"].default) for row in rows}
@@ -104,7 +106,7 @@ def test_epsilon_changes_delta_for_the_norm_that_the_paper_takes(profile: str | 
     assert any(set(pair) <= radii for pair in found)
 
 
-@pytest.mark.parametrize("profile", [None, "mini"])
+@pytest.mark.parametrize("profile", PROFILES)
 def test_each_norm_has_a_row_whose_delta_is_seen_and_its_own(profile: str | None, base: Path) -> None:
     rows = rows_of("robustsentembed-table5", profile)
     largest: dict[str, Tensor] = {}
@@ -117,7 +119,7 @@ def test_each_norm_has_a_row_whose_delta_is_seen_and_its_own(profile: str | None
     assert all(distance(a, b) > ACTS for i, a in enumerate(deltas) for b in deltas[:i])
 
 
-@pytest.mark.parametrize("profile", [None, "mini"])
+@pytest.mark.parametrize("profile", PROFILES)
 def test_vadvcse_has_rows_of_both_norms_at_a_weight_that_counts(profile: str | None, base: Path) -> None:
     rows = [row for row in rows_of("vadvcse-table5", profile) if row.get("lam", 1e-6) == 1]
     assert {row["divergence"] for row in rows} == {"js", "kl", "symmetric-kl"}
@@ -126,7 +128,8 @@ def test_vadvcse_has_rows_of_both_norms_at_a_weight_that_counts(profile: str | N
     assert distance(l2, linf) > ACTS
 
 
-@pytest.mark.parametrize("profile", [None, "mini"])
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.nightly
 def test_rows_of_the_grid_of_lambdas_stand_once_more_with_a_delta_that_is_seen(profile: str | None, base: Path) -> None:
     rows = rows_of("robustsentembed-figure6", profile)
     sizes: dict[bool, dict[tuple[float, float], float]] = {False: {}, True: {}}

@@ -154,10 +154,15 @@ def test_robustsentembed_is_algorithm_1(
         torch.testing.assert_close(parts["table"].V[word], expected.to(before.dtype), atol=1e-8, rtol=1e-6)
 
 
-@pytest.mark.parametrize("direction", ["gradient", "unit"])
-@pytest.mark.parametrize("divergence", sorted(SLOW_DIVERGENCES))
-@pytest.mark.parametrize("distribution", ["similarities", "dimensions"])
-@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize(
+    ("norm", "direction", "divergence", "distribution"),
+    [
+        ("l2", "gradient", "js", "similarities"),
+        ("l2", "unit", "kl", "dimensions"),
+        ("linf", "gradient", "symmetric-kl", "dimensions"),
+        ("linf", "unit", "js", "similarities"),
+    ],
+)
 def test_vadvcse_is_its_algorithm_1(norm: str, direction: str, divergence: str, distribution: str, base: Path) -> None:
     step, radius = (0.3, 0.4) if norm == "l2" else (0.03, 0.04)
     more = {

@@ -57,8 +57,7 @@ class Slow:
         return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize("similarity", ["dot", "cosine"])
-@pytest.mark.parametrize("output", ["tanh", "plain"])
+@pytest.mark.parametrize(("similarity", "output"), [("dot", "tanh"), ("cosine", "plain")])
 def test_queue_momentum_and_loss_are_those_of_equation_1(similarity: str, output: str, base: Path) -> None:
     options: dict[str, Any] = {"similarity": similarity, "output": output, "temperature": 0.3}
     built = build_moco(base, **options)

@@ -67,28 +67,28 @@ def test_the_head_has_a_learning_rate_that_fits_the_steps_and_the_encoder_its_ow
     assert own > 0.01 and rates(built, trainer) == {"encoder": {1e-4}, "head": {own}}
     weights = [p for group in trainer.optimizer.param_groups for p in group["params"]]
     assert len(weights) == len({id(p) for p in weights}), "no weight is in two groups"
-    built, trainer = trained(base, tmp_path / "b", learning_rate=1e-4, steps=2, options={"head_learning_rate": 0.5})
-    assert rates(built, trainer)["head"] == {0.5}
-    built, trainer = trained(base, tmp_path / "c", learning_rate=1e-4, steps=2, options={"head_learning_rate": None})
-    assert rates(built, trainer)["head"] == {1e-4}
 
 
-def test_weight_decay_is_what_it_is_without_a_learning_rate_of_its_own(base: Path, tmp_path: Path) -> None:
+def test_a_rate_of_the_heads_own_leaves_weight_decay_as_it_is(base: Path, tmp_path: Path) -> None:
     found = []
     for k, rate in enumerate((None, 0.5)):
         built, trainer = trained(
-            base, tmp_path / str(k), weight_decay=0.1, steps=2, options={"head_learning_rate": rate}
+            base,
+            tmp_path / str(k),
+            learning_rate=1e-4,
+            weight_decay=0.1,
+            steps=2,
+            options={"head_learning_rate": rate},
         )
+        assert rates(built, trainer)["head"] == {rate or 1e-4}
         decay = {id(p): group["weight_decay"] for group in trainer.optimizer.param_groups for p in group["params"]}
         found.append({name: decay[id(p)] for name, p in built.model.named_parameters() if p.requires_grad})
     assert found[0] == found[1] and set(found[0].values()) == {0.0, 0.1}
 
 
 def test_momentum_fits_the_number_of_batches(base: Path, tmp_path: Path) -> None:
-    built, _ = trained(base, tmp_path / "a", steps=40)
-    assert built.model.momentum == moco.fit_momentum(40) == 0.75
     built, _ = trained(base, tmp_path / "b", steps=20, gradient_accumulation=2)
-    assert built.model.momentum == 0.75, "the key encoder follows before every batch"
+    assert built.model.momentum == moco.fit_momentum(40) == 0.75, "the key encoder follows before every batch"
     built, _ = trained(base, tmp_path / "c", steps=2, options={"momentum": 0.9})
     assert built.model.momentum == 0.9
 
@@ -142,22 +142,23 @@ def test_a_head_at_chance_stops_the_training_with_what_to_do(
             trained(base, tmp_path / "out", steps=30, checkpoints=tmp_path / "kept", options=STOPS)
         kept = sorted(path.name for path in (tmp_path / "kept").glob("checkpoint-*"))
         assert "checkpoint-9" in kept and "checkpoint-12" not in kept
-    built, _ = trained(base, tmp_path / "out", steps=30)
-    assert built.scores(TEXTS[:30])["top_1"] == 0.1
 
 
+@pytest.mark.nightly
 def test_few_held_out_texts_stop_nothing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
-    _, trainer = trained(base, tmp_path / "out", texts=MANY[:900], steps=30, options=STOPS)
-    assert trainer.state.global_step == 30
+    built, trainer = trained(base, tmp_path / "out", texts=MANY[:900], steps=30, options=STOPS)
+    assert trainer.state.global_step == 30 and built.scores(TEXTS[:30])["top_1"] == 0.1
 
 
+@pytest.mark.nightly
 def test_one_hit_more_goes_on(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", lambda self, texts: 4)
     _, trainer = trained(base, tmp_path / "out", steps=30, options=STOPS)
     assert trainer.state.global_step == 30
 
 
+@pytest.mark.nightly
 def test_the_gate_tells_p_and_advises_only_what_is_not_set_already(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +183,7 @@ def test_a_head_that_does_not_move_is_at_chance(base: Path, tmp_path: Path) -> N
         trained(base, tmp_path / "out", steps=30, options={**STOPS, "head_learning_rate": 1e-9})
 
 
+@pytest.mark.nightly
 def test_a_trial_of_a_few_steps_is_not_judged(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rbench.train.moco.MoCo.top_1", at_chance)
     _, trainer = trained(base, tmp_path / "out", steps=27, options=STOPS)

@@ -36,11 +36,8 @@ def passes(built: ContrastiveObjective, batch: Batch, monkeypatch: pytest.Monkey
     ("name", "options", "forward", "inner"),
     [
         ("simcse", {}, 2, 0),
-        ("consert", {}, 2, 0),
         ("consert", {"views": ("none", "adversarial")}, 3, 1),
-        ("atcl", {}, 3, 1),
         ("uscal", {}, 3, 1),
-        ("robustembed", {}, 8, 5),
         ("robustembed", {"K": 2, "T": 3}, 6, 3),
         ("robustembed", {"tracks": "separate"}, 13, 5),
         ("robustsentembed", {}, 8, 5),

@@ -313,6 +313,28 @@ def batch_of_two() -> tuple[Tensor, Tensor, Tensor]:
     return torch.tensor([[1, 7, 8, 7, 9, 2], [1, 7, 9, 2, 0, 0]]), words_mask(), eta
 
 
+def test_processes_add_what_each_has_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two halves of a batch, one after the other: each process is given the sums of the other."""
+    ids, words, eta = batch_of_two()
+    sent: list[Tensor] = []
+
+    def half(row: int, all_reduce: Callable[[Tensor], object]) -> Tensor:
+        monkeypatch.setattr(perturb.distributed, "is_initialized", lambda: True)
+        monkeypatch.setattr(perturb.distributed, "all_reduce", all_reduce)
+        kept = table()
+        kept.store(ids[row : row + 1], words[row : row + 1], eta[row : row + 1])
+        monkeypatch.undo()
+        return kept.V
+
+    for row in (0, 1):
+        half(row, lambda sums: sent.append(sums.clone()))
+    alone = table()
+    alone.store(ids, words, eta)
+    for row in (0, 1):
+        assert torch.equal(half(row, lambda sums, row=row: sums.add_(sent[1 - row])), alone.V)
+
+
+@pytest.mark.nightly  # two processes that import PyTorch
 def test_several_processes_keep_one_table(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

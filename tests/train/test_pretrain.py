@@ -80,7 +80,7 @@ def test_the_seed_decides_everything(trained: tuple[Path, dict[str, float]], tmp
 
 def test_training_goes_on_from_a_base_and_learns(trained: tuple[Path, dict[str, float]], tmp_path: Path) -> None:
     out, scores = trained
-    further = spec(base=str(out), train={"steps": 60})
+    further = spec(base=str(out), train={"steps": 20})
     after = pretrain(further, out, TEXTS, tmp_path / "further", seed=0)
     assert after["loss"] < scores["loss"]
     assert not same(out, tmp_path / "further")

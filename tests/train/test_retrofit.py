@@ -118,6 +118,7 @@ def test_only_words_of_one_piece_with_neighbours_move(toy_base: Path, tmp_path: 
     assert scores["neighbours"] == pytest.approx(sum(n * (n - 1) for n in sizes) / sum(sizes)), "each its whole group"
 
 
+@pytest.mark.nightly
 def test_a_near_word_in_place_of_a_word_moves_the_vector_less(toy_base: Path, tmp_path: Path) -> None:
     _, scores = made(toy_base, tmp_path / "out", strength=4.0)
     made(toy_base, tmp_path / "random", strength=4.0, neighbours="random")
@@ -137,6 +138,7 @@ def test_a_near_word_in_place_of_a_word_moves_the_vector_less(toy_base: Path, tm
     assert scores["cosine"] == pytest.approx(float(cosines.mean()), abs=1e-5) and scores["texts"] == len(TEXTS)
 
 
+@pytest.mark.nightly
 def test_the_control_moves_as_many_words_to_others(toy_base: Path, tmp_path: Path) -> None:
     near_words, scores = made(toy_base, tmp_path / "near")
     any_words, others = made(toy_base, tmp_path / "random", neighbours="random")

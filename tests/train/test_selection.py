@@ -46,7 +46,10 @@ def selecting(objective: str, base: Path, **train: Any) -> EncoderSpec:
 # -------------------------------------------------------------------------------------------------- which step it is
 
 
-@pytest.mark.parametrize(("name", "kind"), [("simcse", ContrastiveObjective), ("mlm", MaskedLanguageModelling)])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("simcse", ContrastiveObjective), pytest.param("mlm", MaskedLanguageModelling, marks=pytest.mark.nightly)],
+)
 def test_the_best_of_all_scored_steps_is_saved(
     name: str, kind: Any, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,18 +77,6 @@ def test_the_best_of_all_scored_steps_is_saved(
         assert torch.equal(value, state[key])
     # The score is of the encoder as it is saved.
     assert PAIRS.scores(found.encode)[0].value == pytest.approx(scores[NAME])
-
-
-def test_selection_does_not_change_how_training_goes(base: Path, tmp_path: Path) -> None:
-    plain = pretrain(bases.spec("robustsentembed", base, steps=8), base, TEXTS, tmp_path / "plain", seed=0)
-    spec = selecting("robustsentembed", base, steps=8, select_every=8)
-    selected = pretrain(spec, base, TEXTS, tmp_path / "selected", seed=0, selection=SELECTION)
-    assert have_same_weights(tmp_path / "plain", tmp_path / "selected"), (
-        "of one score, that of the last step is the best"
-    )
-    assert {key: selected[key] for key in plain} == plain
-    often = selecting("robustsentembed", base, steps=8, select_every=2)
-    assert pretrain(often, base, TEXTS, tmp_path / "often", seed=0, selection=SELECTION)["loss"] == plain["loss"]
 
 
 class Scripted(StsPairs):
@@ -121,10 +112,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SelectionPairs]:
 @pytest.mark.parametrize(
     ("values", "patience", "step", "score", "last"),
     [
-        ((0.3, 0.5, 0.4, 0.45, 0.2, 0.1), None, 8, 0.5, 24),
-        ((0.3, 0.5, 0.4, 0.45, 0.2, 0.9), 3, 8, 0.5, 20),
         ((0.3, 0.5, 0.4, 0.6, 0.2, 0.1), 2, 16, 0.6, 24),
-        ((0.3, 0.2, 0.4, 0.6, 0.2, 0.1), 1, 4, 0.3, 8),
         ((-0.3, -0.3, -0.3, -0.3, -0.3, -0.3), 4, 4, -0.3, 20),  # of equal steps the first; no gain in being equal
         ((None, None, 0.1, None, 0.1, 0.1), 4, 12, 0.1, 24),  # not defined is no gain
     ],
@@ -146,12 +134,21 @@ def test_patience_counts_scores_without_a_gain(
     assert (scores["selected_step"], scores[NAME], seen[-1]) == (step, score, last)
 
 
+def test_selection_does_not_change_how_training_goes(base: Path, tmp_path: Path, script: Any) -> None:
+    plain = pretrain(bases.spec("simcse", base, steps=8), base, TEXTS, tmp_path / "plain", seed=0)
+    spec = selecting("simcse", base, steps=8)
+    selected = pretrain(spec, base, TEXTS, tmp_path / "selected", seed=0, selection=script(0.1, 0.2))
+    assert have_same_weights(tmp_path / "plain", tmp_path / "selected"), "the last step is the best"
+    assert {key: selected[key] for key in plain} == plain
+
+
 def test_an_encoder_that_collapsed_is_an_error(base: Path, tmp_path: Path, script: Any) -> None:
     with refusal(JobError, "tiny", "toy"):
         pretrain(selecting("simcse", base), base, TEXTS, tmp_path / "o", seed=0, selection=script(*[None] * 6))
     assert not list((tmp_path / "o").rglob("*.safetensors")), "nothing is saved"
 
 
+@pytest.mark.nightly
 def test_the_progress_text_has_the_last_score_and_the_best(base: Path, tmp_path: Path, script: Any) -> None:
     said: list[str] = []
     selection = script(0.3, 0.51, 0.4, None, 0.2, 0.1)
@@ -187,7 +184,7 @@ def test_a_run_interrupted_and_resumed_selects_the_same(name: str, stop: int, ba
     assert have_same_weights(tmp_path / "whole", tmp_path / "out")
 
 
-@pytest.mark.parametrize("stop", [9, pytest.param(13, marks=pytest.mark.nightly), 18])
+@pytest.mark.parametrize("stop", [*(pytest.param(stop, marks=pytest.mark.nightly) for stop in (9, 13)), 18])
 def test_the_best_weights_and_patience_survive_an_interruption(
     stop: int, base: Path, tmp_path: Path, script: Any
 ) -> None:
@@ -204,11 +201,11 @@ def test_the_best_weights_and_patience_survive_an_interruption(
     assert have_same_weights(tmp_path / "whole", tmp_path / "out")
 
 
-@pytest.mark.parametrize(("patience", "steps"), [(3, 20), (None, 24)])
+@pytest.mark.nightly
 def test_a_run_that_was_over_is_not_trained_further(
-    patience: int | None, steps: int, base: Path, tmp_path: Path, script: Any, monkeypatch: pytest.MonkeyPatch
+    base: Path, tmp_path: Path, script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, selection = selecting("simcse", base, patience=patience), script(0.3, 0.5, 0.4, 0.45, 0.2, 0.1)
+    spec, selection = selecting("simcse", base, patience=3), script(0.3, 0.5, 0.4, 0.45, 0.2, 0.1)
     whole = pretrain(spec, base, TEXTS, tmp_path / "whole", seed=3, selection=selection)
     more = {"seed": 3, "selection": selection, "checkpoints": tmp_path / "c"}
 
@@ -219,7 +216,7 @@ def test_a_run_that_was_over_is_not_trained_further(
         patch.setattr(ContrastiveObjective, "save", killed)
         pretrain(spec, base, TEXTS, tmp_path / "out", **more)
     last = checkpoints.last_good_checkpoint(tmp_path / "c")
-    assert last is not None and last.name == f"checkpoint-{steps}"
+    assert last is not None and last.name == "checkpoint-20"
     seen: list[int] = []
     again = pretrain(spec, base, TEXTS, tmp_path / "out", progress=lambda done, *_: seen.append(done), **more)
     assert not seen
@@ -240,8 +237,17 @@ def test_checkpoints_with_other_pairs_are_not_taken(base: Path, tmp_path: Path) 
 # --------------------------------------------------------------------------------------------------------- agreements
 
 
+KINDS = ("simcse", "mlm", "cline", "declutr", "adcl", "distillation")
+"""Objectives that encode or keep in ways of their own; the rest is nightly."""
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in Registry().names("objectives") if name not in ("flow", *bases.STEPLESS)]
+    "name",
+    [
+        name if name in KINDS else pytest.param(name, marks=pytest.mark.nightly)
+        for name in Registry().names("objectives")
+        if name not in ("flow", *bases.STEPLESS)
+    ],
 )
 def test_every_objective_encodes_as_it_is_saved(name: str, base: Path, tmp_path: Path) -> None:
     module = objectives.find(name)
@@ -290,18 +296,9 @@ def test_a_mean_is_not_defined_where_one_of_its_correlations_is_not() -> None:
     assert SelectionPairs({"a": PAIRS, "b": flat}).score(lambda texts: np.eye(len(texts)) + 0.1) is None
 
 
-def test_training_keeps_the_best_step_by_the_mean(base: Path, tmp_path: Path) -> None:
-    halves = [StsPairs(*(side[k::2] for side in (PAIRS.first, PAIRS.second, PAIRS.gold))) for k in (0, 1)]
-    spec = selecting("simcse", base, select_by=["a", "b"])
-    selection = SelectionPairs({"a": halves[0], "b": halves[1]})
-    scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0, selection=selection)
-    saved = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "out")
-    assert scores["mean_validation_spearman"] == pytest.approx(selection.score(saved.encode), abs=1e-6)
-
-
-@pytest.mark.parametrize("objective", ["simcse", "mlm"])
+@pytest.mark.parametrize("objective", ["simcse", pytest.param("mlm", marks=pytest.mark.nightly)])
 def test_steps_are_scored_with_the_prompt_that_similarity_has(objective: str, base: Path, tmp_path: Path) -> None:
-    spec = selecting(objective, base).model_copy(update={"prompt": {"sts": "the film was ", "unlabelled": ""}})
+    spec = selecting(objective, base, steps=8).model_copy(update={"prompt": {"sts": "the film was ", "unlabelled": ""}})
     scores = pretrain(spec, base, TEXTS, tmp_path / "out", seed=0, selection=SELECTION)
     untrained = spec.model_copy(update={"train": None})
     with_prompt, without = (
@@ -311,6 +308,7 @@ def test_steps_are_scored_with_the_prompt_that_similarity_has(objective: str, ba
     assert scores[NAME] == pytest.approx(with_prompt) and with_prompt != pytest.approx(without)
 
 
+@pytest.mark.nightly
 def test_the_heads_of_momentum_contrast_are_those_of_the_selected_step(
     base: Path, tmp_path: Path, script: Callable[..., SelectionPairs], monkeypatch: pytest.MonkeyPatch
 ) -> None:

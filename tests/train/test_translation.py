@@ -34,6 +34,7 @@ def one(where: str, text: str, beams: int) -> str:
 
 
 @pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.nightly
 def test_a_batch_is_translated_as_its_texts_are_one_by_one(beams: int, pair: tuple[str, str]) -> None:
     texts = ["a plot", TEXTS[0], LONG, "the film was good", "story"]
     found = Translator(pair[0], beams=beams, device=CPU)(texts)
@@ -77,6 +78,7 @@ def test_what_was_translated_is_found_again(
             other.prepare(TEXTS[:1], tmp_path, CPU, None)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_translation_goes_on_where_it_was(
     pair: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

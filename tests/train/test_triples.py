@@ -148,16 +148,8 @@ def slow(built: cline.ClineObjective, batch: dict[str, Tensor], o: Any, pooling:
         ("cls", {"detection": "sum"}),
         ("cls", {"detection": "none"}),
         ("cls", {"hard_negative": False}),
-        ("mean", {"hard_negative": False, "detection": "none"}),
-        ("cls", {"anchor": "masked"}),
-        ("cls", {"variant": "released"}),
         ("mean", {"variant": "released"}),
         ("cls", {"variant": "released", "hard_negative": False}),
-        ("cls", {"variant": "released", "detection": "sum", "anchor": "clean"}),
-        ("cls", {"classes": 3}),
-        ("cls", {"contrast": "sigmoid"}),
-        ("mean", {"pooler": "tanh"}),
-        ("cls", {"log_variance": "clamped"}),
     ],
 )
 def test_the_loss_is_its_equations(pooling: str, options: dict[str, Any], tmp_path: Path) -> None:
@@ -218,7 +210,14 @@ def test_only_replacements_in_the_antonym_text_are_of_the_third_class(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"hard_negative": False}, {"anchor": "masked"}, {"detection": "sum"}, {"variant": "released"}]
+    "options",
+    [
+        *({}, {"variant": "released"}),
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ({"hard_negative": False}, {"anchor": "masked"}, {"detection": "sum"})
+        ),
+    ],
 )
 def test_gradients_of_every_part_are_finite_differences(options: dict[str, Any], tmp_path: Path) -> None:
     built = made(tmp_path, **options)
@@ -283,7 +282,7 @@ def test_a_clamped_log_variance_is_not_rewarded_below_zero() -> None:
     assert weights.s.grad is not None
     assert weights.s.grad.tolist() == pytest.approx([1 - math.exp(-0.5) * 4, -math.exp(0.4) * 0.25])
     optimizer = torch.optim.SGD(weights.parameters(), lr=0.02)
-    for _ in range(3000):
+    for _ in range(500):
         optimizer.zero_grad()
         weights(losses)["loss"].backward()
         optimizer.step()

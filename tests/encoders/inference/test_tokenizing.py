@@ -60,7 +60,7 @@ KINDS = {"bert": bert(), "roberta": roberta(), "other": other()}
 
 
 @pytest.mark.parametrize(("kind", "by_parts"), [("bert", True), ("roberta", True), ("other", False)])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(texts=st.lists(st.one_of(TEXTS, st.tuples(TEXTS, TEXTS)), min_size=1, max_size=4), max_length=st.integers(5, 30))
 def test_rows_are_those_of_the_tokenizer(kind: str, by_parts: bool, texts: list[Any], max_length: int) -> None:
     tokenizer = KINDS[kind]

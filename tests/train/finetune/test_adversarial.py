@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,6 +62,7 @@ def accuracy(victim: EncoderClassifier, texts: list[tuple[str, ...]], examples: 
     return float(np.mean([k == example.label for k, example in zip(found, examples, strict=True)]))
 
 
+@pytest.mark.nightly  # the formula of a step, below, is an everyday test
 def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
     found, training = make_toy_data(160, test=30), Training(epochs=3, learning_rate=3e-3, batch_size=32)
     longer, tests = training.model_copy(update={"epochs": 4}), found.split("test")
@@ -77,8 +76,8 @@ def test_it_withstands_the_search_better_than_clean_fine_tuning() -> None:
 
 
 def test_pairs_and_other_tokenizers_are_hardened_too() -> None:
-    found = make_toy_data(16, pairs=True)
-    victim, scores = run(found, SHORT, kind="roberta")
+    found = make_toy_data(8, pairs=True)
+    victim, scores = run(found, SHORT, kind="roberta", epochs=1)
     assert 0 < scores["words_replaced"] <= 0.4
     assert not torch.equal(victim.head.weight, before(found).head.weight)
 
@@ -133,7 +132,7 @@ def mean_loss(victim: EncoderClassifier, texts: list[tuple[str, ...]], labels: l
 
 @pytest.mark.parametrize(("epoch", "pairs"), [(0.9, False), (1.0, False), (1.5, True)])
 def test_a_step_is_the_mean_loss_over_clean_and_adversarial_texts(tmp_path: Path, epoch: float, pairs: bool) -> None:
-    found = make_toy_data(20, pairs=pairs)
+    found = make_toy_data(8, pairs=pairs)
     victim, slow = before(found), before(found).eval()
     loss, tally = step(victim, found, epoch, str(tmp_path), until="budget", max_words=2)
     examples = found.split("train")
@@ -151,14 +150,14 @@ def test_a_step_is_the_mean_loss_over_clean_and_adversarial_texts(tmp_path: Path
         assert all(m.texts[0] == PREMISE for m in made) or not pairs
         wrong = [accuracy(slow, [m.texts], [e]) == 0 for m, e in zip(made, examples, strict=True)]
         shares = [2 / m.num_words for m in made]
-        counts = {"changed_share": 1.0, "searched_texts": 20.0, "adversarial_texts": 20.0}
+        counts = {"changed_share": 1.0, "searched_texts": 8.0, "adversarial_texts": 8.0}
         assert tally.scores() == pytest.approx({"words_replaced": np.mean(shares), "fooled": np.mean(wrong), **counts})
 
 
-@pytest.mark.parametrize("direction", ["gradient", "deepfool"])
+@pytest.mark.parametrize("direction", ["gradient", pytest.param("deepfool", marks=pytest.mark.nightly)])
 def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction: str) -> None:
     """Every third text is one of stop words, so that nothing in it can be replaced."""
-    found = make_toy_data(21)
+    found = make_toy_data(9)
     rows = found.split("train")
     rows[::3] = [row._replace(texts=(NOTHING,)) for row in rows[::3]]
     victim, slow = before(found), before(found).eval()
@@ -173,14 +172,14 @@ def test_only_texts_that_the_search_changed_are_added(tmp_path: Path, direction:
     wrong = [accuracy(slow, [one.texts], [e]) == 0 for one, e in zip(made, changed, strict=True)]
     assert tally.scores() == pytest.approx(
         {
-            "changed_share": 14 / 21,
-            "searched_texts": 21.0,
-            "adversarial_texts": 14.0,
+            "changed_share": 6 / 9,
+            "searched_texts": 9.0,
+            "adversarial_texts": 6.0,
             "words_replaced": np.mean([2 / one.num_words for one in made]),
             "fooled": np.mean(wrong),
         }
     )
-    assert tally.starvation.texts == 14 and tally.starvation.without < tally.starvation.asked
+    assert tally.starvation.texts == 6 and tally.starvation.without < tally.starvation.asked
 
 
 def test_a_batch_in_which_no_text_can_be_changed_is_a_clean_one(tmp_path: Path) -> None:
@@ -197,7 +196,7 @@ def test_a_batch_in_which_no_text_can_be_changed_is_a_clean_one(tmp_path: Path) 
 
 def test_words_without_a_candidate_are_counted_and_starve_the_strategy() -> None:
     """Word vectors in which no word is near another leave every word without a candidate."""
-    found = make_toy_data(32)
+    found = make_toy_data(16)
     fed = run(found, SHORT, epochs=1)
     assert fed.health is not None and not fed.health.flags
     assert fed.health.values["words asked"] > 0
@@ -217,7 +216,7 @@ def test_neighbours_need_no_masked_lm() -> None:
         "positive",
     )
     assert AdversarialTuningOptions() == AdversarialTuningOptions(variant="printed")
-    made = run(make_toy_data(32), SHORT, variant="released", epochs=1)
+    made = run(make_toy_data(16), SHORT, variant="released", epochs=1)
     assert made.scores["adversarial_texts"] > 0
 
 
@@ -239,7 +238,7 @@ def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tm
 
 def test_the_control_has_the_same_budget_and_fools_less(tmp_path: Path) -> None:
     """Random changes of a victim that has learnt the task, and the search's, within a budget of four of ten words."""
-    found, tallies = make_toy_data(60), {}
+    found, tallies = make_toy_data(24), {}
     for name, strategy in (
         ("geometry", adversarial.AdversarialStrategy),
         ("random", random_substitutions.RandomStrategy),
@@ -247,29 +246,28 @@ def test_the_control_has_the_same_budget_and_fools_less(tmp_path: Path) -> None:
         _, tallies[name] = step(toy.trained(), found, 1.0, str(tmp_path), strategy, until="budget")
     assert tallies["random"].scores()["words_replaced"] == pytest.approx(0.4)
     assert tallies["random"].fooled < 0.7 * tallies["geometry"].fooled
-    assert tallies["random"].searched == 60 and tallies["random"].starvation.asked > 0
+    assert tallies["random"].searched == 24 and tallies["random"].starvation.asked > 0
 
 
 def test_the_control_draws_anew_in_each_epoch_and_ends_as_the_search_does(tmp_path: Path) -> None:
-    found = make_toy_data(20)
-    losses = [
-        step(before(found), found, epoch, str(tmp_path), random_substitutions.RandomStrategy)[0]
+    found = make_toy_data(10)
+    (first, fooled), (same, _), (other, _) = (
+        step(before(found), found, epoch, str(tmp_path), random_substitutions.RandomStrategy)
         for epoch in (1.0, 1.5, 2.0)
-    ]
-    assert losses[0] == losses[1] != losses[2]
-    _, fooled = step(before(found), found, 1.0, str(tmp_path), random_substitutions.RandomStrategy)
+    )
+    assert first == same != other
     _, budget = step(before(found), found, 1.0, str(tmp_path), random_substitutions.RandomStrategy, until="budget")
     assert fooled.scores()["words_replaced"] < budget.scores()["words_replaced"]
 
 
 def test_of_some_texts_the_others_are_trained_on_as_they_are(tmp_path: Path) -> None:
-    """Seven of 21 texts are searched. The loss says which: one set of seven gives it, and chance draws others."""
-    found = make_toy_data(21)
+    """Four of 12 texts are searched. The loss says which: one set of four gives it, and chance draws others."""
+    found = make_toy_data(12)
     examples = found.split("train")
-    loss, tally = step(before(found), found, 1.0, str(tmp_path), until="budget", max_words=2, num_texts=7)
-    assert tally.searched == tally.texts == 7
-    drawn = np.random.default_rng([42, 1]).choice(21, 7, replace=False)  # transformers' default seed, the epoch
-    rows = [row for row in range(21) if row in drawn]
+    loss, tally = step(before(found), found, 1.0, str(tmp_path), until="budget", max_words=2, num_texts=4)
+    assert tally.searched == tally.texts == 4
+    drawn = np.random.default_rng([42, 1]).choice(12, 4, replace=False)  # transformers' default seed, the epoch
+    rows = [row for row in range(12) if row in drawn]
     slow = before(found).eval()
     made = search(slow, [examples[row] for row in rows], most=2)
     texts = [e.texts for e in examples] + [one.texts for one in made]
@@ -277,20 +275,20 @@ def test_of_some_texts_the_others_are_trained_on_as_they_are(tmp_path: Path) -> 
     assert loss == pytest.approx(float(expected), rel=1e-5)
 
 
+@pytest.mark.nightly
 def test_other_texts_are_drawn_in_other_epochs_and_all_where_there_are_fewer(tmp_path: Path) -> None:
-    found = make_toy_data(21)
+    found = make_toy_data(12)
     steps = partial(step, folder=str(tmp_path), until="budget", max_words=1)
-    one, same, other = (steps(before(found), found, epoch, num_texts=7)[0] for epoch in (1.0, 1.5, 2.0))
+    one, same, other = (steps(before(found), found, epoch, num_texts=4)[0] for epoch in (1.0, 1.5, 2.0))
     assert one == same != other
-    assert steps(before(found), found, 1.0, num_texts=22)[0] == steps(before(found), found, 1.0)[0]
-    _, control = step(before(found), found, 1.0, str(tmp_path), random_substitutions.RandomStrategy, num_texts=7)
-    assert control.searched == 7
+    assert steps(before(found), found, 1.0, num_texts=13)[0] == steps(before(found), found, 1.0)[0]
+    _, control = step(before(found), found, 1.0, str(tmp_path), random_substitutions.RandomStrategy, num_texts=4)
+    assert control.searched == 4
 
 
 def test_a_batch_without_a_drawn_text_is_a_clean_one() -> None:
-    """One text of 32 is searched, in two batches."""
-    told: list[str] = []
-    _, scores = run(make_toy_data(32), SHORT, epochs=1, num_texts=1, told=told)
+    """One text of 16 is searched, in two batches."""
+    _, scores = run(make_toy_data(16), SHORT.model_copy(update={"batch_size": 8}), epochs=1, num_texts=1)
     assert scores["searched_texts"] == 1
 
 
@@ -299,16 +297,13 @@ def test_a_batch_without_a_drawn_text_is_a_clean_one() -> None:
 SHORT = Training(epochs=2, learning_rate=1e-3, batch_size=16)
 
 
-def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> None:
-    found, told = make_toy_data(32), []
-    victim, scores = run(found, SHORT, told=told)
-    again, same = run(found, SHORT)
-    assert scores == same
-    assert all(torch.equal(a, b) for a, b in zip(victim.parameters(), again.parameters(), strict=True))
+def test_adversarial_epochs_come_after_the_clean_ones() -> None:
+    told: list[str] = []
+    _, scores = run(make_toy_data(32), SHORT, epochs=1, told=told)
     counted = {"changed_share", "searched_texts", "words_replaced", "fooled", "adversarial_texts"}
     assert set(scores) == {"validation_accuracy", "best_epoch", *counted}
     assert scores["searched_texts"] == 32 and scores["adversarial_texts"] == 32 * scores["changed_share"]
-    assert scores["best_epoch"] in (2, 3)
+    assert scores["best_epoch"] == 2
     assert 0 < scores["words_replaced"] <= 0.4
     steps = [text for text in told if "replaced" in text]
     assert not any("replaced" in text for text in told[:2])  # the clean epoch has two steps
@@ -317,7 +312,7 @@ def test_a_seed_decides_the_outcome_and_epochs_come_after_the_clean_ones() -> No
 
 
 def test_the_control_runs_whole_and_a_seed_decides_it() -> None:
-    found = make_toy_data(32)
+    found = make_toy_data(16)
     context = [
         FinetuneContext(
             toy.classifier().encoder,
@@ -328,27 +323,24 @@ def test_the_control_runs_whole_and_a_seed_decides_it() -> None:
             progress=lambda done, total, text: None,
             resources=toy.resources(),
         )
-        for seed in (0, 0, 1)
+        for seed in (0, 0)
     ]
     options = RandomTuningOptions(source="neighbours", until="budget")
-    (one, scores), (again, same), (other, _) = (
-        random_substitutions.RandomStrategy().run(options, given) for given in context
-    )
+    (one, scores), (again, same) = (random_substitutions.RandomStrategy().run(options, given) for given in context)
     assert scores == same and 0 < scores["words_replaced"] <= 0.41
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), again.parameters(), strict=True))
-    assert not torch.equal(one.head.weight, other.head.weight)
     assert set(scores) == {"validation_accuracy", "best_epoch", *random_substitutions.RandomStrategy.counted}
 
 
 def test_the_last_epoch_is_kept_where_that_is_asked() -> None:
-    found = make_toy_data(32)
-    last, scores = run(found, SHORT, keep="last", clean_epochs=2)
-    assert scores["best_epoch"] == 4
+    found = make_toy_data(16)
+    last, scores = run(found, SHORT, keep="last", epochs=1, clean_epochs=2)
+    assert scores["best_epoch"] == 3
     validation = found.split("validation")
     assert scores["validation_accuracy"] == pytest.approx(accuracy(last, [e.texts for e in validation], validation))
 
 
-def test_adversarial_epochs_may_be_other_than_the_tasks() -> None:
+def test_adversarial_epochs_may_be_other_than_the_tasks_and_the_seed_decides_the_outcome() -> None:
     found = make_toy_data(16)
     one, scores = run(found, SHORT, epochs=1)
     other, same = run(found, SHORT.model_copy(update={"epochs": 1}))
@@ -377,12 +369,3 @@ def test_the_control_of_the_released_variant_has_its_candidates_and_budget() -> 
 def test_the_defaults_are_the_papers() -> None:
     options = AdversarialTuningOptions()
     assert (options.clean_epochs, options.max_words, options.share, options.candidates) == (1, 10, 0.4, 50)
-
-
-@pytest.mark.parametrize("name", ["adversarial", "clean", "random_substitutions"])
-def test_reading_a_strategys_options_does_not_load_torch(name: str) -> None:
-    code = (
-        f"import sys; from rbench.train.finetune import strategy; strategy({name!r}).Options(); "
-        "assert not {'torch', 'transformers'} & set(sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +45,18 @@ def weights(victim: torch.nn.Module) -> Tensor:
 # ------------------------------------------------------------------------------------------------- whole trainings
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_without_a_perturbation_it_is_clean_fine_tuning_bit_for_bit(folder: Path, pairs: bool) -> None:
-    data = tiny.data(train=64, pairs=pairs)
-    plain, scores = clean.CleanStrategy().run(clean.Options(), tiny.context(tiny.encoder(folder), data, TRAINING))
-    victim, found = run(folder, STILL, pairs=pairs)
+def test_without_a_perturbation_it_is_clean_fine_tuning_bit_for_bit(folder: Path) -> None:
+    data, training = tiny.data(train=32, pairs=True), TRAINING.model_copy(update={"epochs": 1})
+    plain, scores = clean.CleanStrategy().run(clean.Options(), tiny.context(tiny.encoder(folder), data, training))
+    victim, found = run(folder, STILL, pairs=True, train=32, epochs=1)
     assert torch.equal(weights(victim), weights(plain))
     assert found == scores | {"loss_rise": 0.0}
 
 
 def test_several_readings_without_a_perturbation_are_one(folder: Path) -> None:
     """Dropout masks are the same in all readings, so their gradients are equal, and so is their mean."""
-    once, _ = run(folder, STILL, epochs=1)
-    thrice, _ = run(folder, STILL.model_copy(update={"adv_steps": 3}), epochs=1)
+    once, _ = run(folder, STILL, train=32, epochs=1)
+    thrice, _ = run(folder, STILL.model_copy(update={"adv_steps": 3}), train=32, epochs=1)
     assert torch.allclose(weights(once), weights(thrice), atol=1e-5)
 
 
@@ -67,16 +64,11 @@ def test_several_readings_without_a_perturbation_are_one(folder: Path) -> None:
 SMALL = FreeLBOptions(adv_lr=0.015, adv_init_mag=0.015, adv_max_norm=0.03)
 
 
-def test_it_learns_the_task(folder: Path) -> None:
-    victim, scores = run(folder, SMALL, train=200, epochs=3, learning_rate=1e-2)
-    assert not victim.training and scores["validation_accuracy"] > 0.85
-    assert scores["loss_rise"] > 0, "the ascent goes uphill"
-
-
 def test_it_repeats_itself_for_a_seed_and_moves_with_it(folder: Path) -> None:
-    first_, again, other = (run(folder, SMALL, seed=seed, train=32, epochs=1).victim for seed in (0, 0, 1))
-    assert torch.equal(weights(first_), weights(again))
-    assert not torch.equal(weights(first_), weights(other))
+    first, again, other = (run(folder, SMALL, seed=seed, train=32, epochs=1) for seed in (0, 0, 1))
+    assert torch.equal(weights(first.victim), weights(again.victim))
+    assert not torch.equal(weights(first.victim), weights(other.victim))
+    assert not first.victim.training and first.scores["loss_rise"] > 0, "the ascent goes uphill"
 
 
 # --------------------------------------------------------------------------------------------------------- one step
@@ -144,16 +136,14 @@ def ball(delta: Tensor, options: FreeLBOptions) -> Tensor:
     return delta * most / norm if norm > most else delta
 
 
-@pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize(
-    "options",
+    ("pairs", "options"),
     [
-        FreeLBOptions(),
-        FreeLBOptions(adv_steps=4, adv_lr=0.5, adv_init_mag=1.0, adv_max_norm=0.4),
-        FreeLBOptions(adv_max_norm=None, adv_lr=2.0),
-        FreeLBOptions(norm_type="linf", adv_lr=0.02, adv_init_mag=0.03, adv_max_norm=0.04),
+        (False, FreeLBOptions()),
+        (True, FreeLBOptions(adv_steps=4, adv_lr=0.5, adv_init_mag=1.0, adv_max_norm=0.4)),
+        (False, FreeLBOptions(adv_max_norm=None, adv_lr=2.0)),
+        (True, FreeLBOptions(norm_type="linf", adv_lr=0.02, adv_init_mag=0.03, adv_max_norm=0.04)),
     ],
-    ids=lambda options: f"{options.norm_type}-{options.adv_max_norm}",
 )
 def test_a_step_gives_the_mean_gradient_of_algorithm_1(
     folder: Path, tmp_path: Path, pairs: bool, options: FreeLBOptions
@@ -238,11 +228,6 @@ def test_an_encoder_of_word_vectors_can_be_perturbed_too(tmp_path: Path) -> None
 def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         FreeLBOptions.model_validate(wrong)
-
-
-def test_its_options_load_no_torch() -> None:
-    code = "import rbench.train.finetune.freelb, sys; assert 'torch' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_the_rise_is_that_of_the_last_epoch() -> None:

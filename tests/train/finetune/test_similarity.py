@@ -97,8 +97,6 @@ def test_regression_learns_the_scores(bert: Path) -> None:
     found = victim.score_pairs(pairs)
     assert scores["validation_spearman"] == pytest.approx(spearmanr(found, gold).statistic, abs=1e-3)
     assert scores["validation_error"] == pytest.approx(np.abs(found - np.array(gold)).mean(), abs=1e-6)
-    again, _ = made(regression, bert, sts())
-    assert (again.score_pairs(pairs) == found).all()
 
 
 @pytest.mark.parametrize("strategy", [cosine, regression])

@@ -121,7 +121,7 @@ def test_a_probe_knows_two_labels_of_three_when_no_training_row_has_the_third(fo
     assert accuracy(victim, data) > 0.8
 
 
-@pytest.mark.parametrize(("labels", "seen"), [(3, (0, 2)), (4, (0, 1, 3))])
+@pytest.mark.parametrize(("labels", "seen"), [pytest.param(3, (0, 2), marks=pytest.mark.nightly), (4, (0, 1, 3))])
 def test_a_probe_gives_a_label_that_it_never_saw_no_chance(folder: Path, labels: int, seen: tuple[int, ...]) -> None:
     """Probabilities are those of the regression over the labels seen, and 0 for the other."""
     from sklearn.linear_model import LogisticRegression
