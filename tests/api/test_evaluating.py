@@ -51,8 +51,6 @@ ORACLES = """
 from rbench.mini.oracle import oracle
 def judge(texts):
     return [[0.9, 0.1] if oracle("mini-sentiment", [text]) == 0 else [0.2, 0.8] for text in texts]
-def hasty(texts):
-    return [[0.9, 0.1] if "very" in text else scores for text, scores in zip(texts, judge(texts))]
 def easily_fooled(texts):
     return [scores[:: -1 if sum(text.encode()) % 5 == 0 else 1] for text, scores in zip(texts, judge(texts))]
 def blind(texts):
@@ -123,27 +121,6 @@ def test_an_encoder_has_all_ten_numbers(told: dict[str, Any]) -> None:
     assert told["models"] == ["mini-bert-packaged"] and told["n"] == 12
 
 
-def test_a_comparison_begins_with_who_is_easier_to_fool_by_the_words_that_it_takes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "oracles.py").write_text(ORACLES, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    how: dict[str, Any] = {"task": "mini-sentiment", "n": 40, "attacks": "textfooler", "progress": False}
-    api.evaluate("oracles:judge", compare_to="oracles:hasty", **how)
-    results = results_of(next(Path("results/runs").iterdir()), ())
-    found = ranks.rank_models(results)
-    outcomes = rbench.load_results(results.root)
-    words = outcomes.num_words_changed.clip(1, 6).where(outcomes.status == "succeeded", 6)
-    both = outcomes.assign(words=words)[outcomes.status.isin(["succeeded", "failed"])]
-    fewest = both.groupby(["encoder", "example_id"]).words.min().unstack("encoder").dropna()
-    difference = float((fewest.iloc[:, 0] - fewest.iloc[:, 1]).mean())
-    sentence = ranks.words_sentence(results, found)
-    assert f"{abs(difference):.2f} words a text" in sentence
-    assert all(entry.name in sentence for entry in found.entries)
-    decided = "is easier to fool than" in sentence
-    assert decided or sentence.startswith("Words needed do not tell ")
-
-
 def test_models_near_chance_are_not_compared_by_words(function: api.Evaluated) -> None:
     results = results_of(function.runs[0].run, ())
     found = ranks.rank_models(results)
@@ -170,6 +147,7 @@ def test_every_text_with_one_word_replaced_was_asked() -> None:
     assert (found.loc[found["status"] == "succeeded", "num_words_changed"] == 1).all()
 
 
+@pytest.mark.nightly
 def test_similarity_is_spearmans_of_the_cosines(told: dict[str, Any]) -> None:
     rows = RowCache(()).task(load_task("mini-sts", Registry())).split("test")
     encoder = rbench.load_encoder("mini-bert-packaged")

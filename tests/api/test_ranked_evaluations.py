@@ -138,6 +138,20 @@ def test_a_pair_on_one_task_has_the_p_of_a_paired_t_test(right: pd.DataFrame) ->
     assert pair.p == pytest.approx(float(ttest_rel(by_text["hopeful"], by_text["careful"]).pvalue), rel=1e-6)
 
 
+def test_the_first_sentence_says_who_is_easier_to_fool_by_the_words_that_it_takes(told: dict[str, Any]) -> None:
+    results = results_of(MAIN, only=["films"])
+    outcomes = rbench.load_results(MAIN).query("task == 'films' and encoder != 'always'")
+    words = outcomes.num_words_changed.clip(1, 6).where(outcomes.status == "succeeded", 6)
+    both = outcomes.assign(words=words)[outcomes.status.isin(["succeeded", "failed"])]
+    fewest = both.groupby(["encoder", "example_id"]).words.min().unstack("encoder").dropna()
+    difference = float((fewest.iloc[:, 0] - fewest.iloc[:, 1]).mean())
+    sentence = ranks.words_sentence(results, ranks.rank_models(results))
+    assert f"{abs(difference):.2f} words a text" in sentence and "hopeful" in sentence and "careful" in sentence
+    assert "is easier to fool than" in sentence or sentence.startswith("Words needed do not tell ")
+    everywhere = results_of(MAIN)
+    assert told["sentence"].startswith(ranks.words_sentence(everywhere, ranks.rank_models(everywhere)))
+
+
 def test_a_flagged_model_has_no_place_and_is_compared_with_nobody(told: dict[str, Any]) -> None:
     always = next(one for one in told["ranking"] if one["encoder"] == "always")
     assert always["place"] is None and "near chance" in always["why"] and always["pairs"] == []
