@@ -133,6 +133,7 @@ def test_an_objective_a_base_and_a_file_make_an_encoder(shell: Shell, mine: Path
     assert said(other, "weights") != said(result, "weights"), "the corpus's content decides"
 
 
+@pytest.mark.nightly
 def test_a_base_may_be_a_folder_and_data_may_lie_under_a_data_folder(shell: Shell, mine: Path, tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     rows = (json.dumps({"text": text}) for text in TEXTS)
@@ -385,6 +386,7 @@ def test_other_vectors_are_not_exported(
 # ----------------------------------------------------------------------------------------------------------- trackers
 
 
+@pytest.mark.nightly
 def test_a_tracker_follows_the_training_and_one_that_is_unknown_is_refused(
     shell: Shell, mine: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
