@@ -200,11 +200,11 @@ def test_a_function_that_raises_on_each_text_is_told_with_the_users_own_line() -
 
 
 def test_labels_that_change_places_are_noted() -> None:
-    texts = [*TEXTS] * 12
+    texts = [*TEXTS] * 6
     labels = [int(np.argmax(predict([text])[0])) for text in texts]
     assert attack(texts=texts, labels=labels).notes == ()
     result = attack(texts=texts, labels=[1 - label for label in labels])
-    assert "labels exchanged? accuracy 0.000 on 36 rows, and 1.000 if" in result.notes[0]
+    assert "labels exchanged? accuracy 0.000 on 18 rows, and 1.000 if" in result.notes[0]
     assert result.notes[0] in repr(result)
 
 

@@ -68,6 +68,7 @@ def classify(texts):
 """
 
 
+@pytest.mark.nightly
 def test_exchanged_labels_are_told_by_what_was_attacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "opposite_victim.py").write_text(OPPOSITE)
@@ -80,7 +81,7 @@ def test_exchanged_labels_are_told_by_what_was_attacked(tmp_path: Path, monkeypa
     entry = {"function": "opposite_victim:classify", "version": "1"}
     options = Options(device="cpu", workers=1)
     outcomes = list(
-        api.attack(None, "mini-sentiment", "pwws", 30, options, classifier=entry, progress=Told())  # type: ignore[arg-type]
+        api.attack(None, "mini-sentiment", "pwws", 20, options, classifier=entry, progress=Told())  # type: ignore[arg-type]
     )
     assert {outcome.status for outcome in outcomes} == {"skipped"}
     assert any("labels exchanged" in note for note in notes)

@@ -67,13 +67,6 @@ def test_a_gate_is_written_passes_and_fails(project: pytest.Pytester) -> None:
     assert "rbench: failed" in worse.stdout.str() and "clean" in worse.stdout.str().lower()
 
 
-def test_a_model_that_is_not_there_is_said_without_a_traceback(project: pytest.Pytester) -> None:
-    project.makepyfile(test_gate=TEST.format(model="'./nowhere'"))
-    missing = run_tests(project, "--rbench-baseline")
-    missing.assert_outcomes(failed=1)
-    assert "nowhere" in missing.stdout.str() and "gating.py" not in missing.stdout.str()
-
-
 def test_a_function_and_the_baseline_alone_say_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -87,7 +80,7 @@ def test_a_function_and_the_baseline_alone_say_enough(
 
     where = tmp_path / "baseline.json"
     options = {"workers": 1, "device": "cpu"}
-    asked = {"task": "mini-sentiment", "attacks": [{"pwws": {"max_words": 1}}], "n": 12}
+    asked = {"task": "mini-sentiment", "attacks": [{"pwws": {"max_words": 1}}], "n": 6}
     api.gate(where, gated_one.predict, out=tmp_path / "one", write=True, **asked, **options)
     found = api.gate(where, gated_two.predict, out=tmp_path / "two", allow_undecided=True, **options)
     assert found.verdict == "passed"
@@ -111,19 +104,35 @@ def test_an_encoder_without_a_task_is_held_to_its_vectors(tmp_path: Path, monkey
     assert found.said in api.check_table(found)
 
 
-def test_the_fixture_holds_a_function_to_its_vectors(project: pytest.Pytester) -> None:
-    embed = (
-        "import numpy as np\n\n\ndef embed(texts):\n    return np.array([[len(t), t.count('a'), {}] for t in texts])\n"
-    )
-    project.makepyfile(embedder=embed.format(1))
-    project.makepyfile(test_gate="def test_gate(rbench_gate):\n    rbench_gate('vectors.json', 'embedder:embed')\n")
-    run_tests(project, "--rbench-baseline", "-p", "no:cacheprovider").assert_outcomes(passed=1)
-    project.makepyfile(embedder=embed.format("-t.count('e')"))
-    changed = run_tests(project)
-    changed.assert_outcomes(failed=1)
-    assert "rbench: failed" in changed.stdout.str() and "short texts" in changed.stdout.str()
+EMBED = "import numpy as np\n\n\ndef embed(texts):\n    return np.array([[len(t), t.count('a'), {}] for t in texts])\n"
+TEST_OF_VECTORS = """
+def test_written(rbench_gate, request, monkeypatch):
+    monkeypatch.setattr(request.config.option, "rbench_baseline", True)
+    rbench_gate("vectors.json", "embedder:embed")
+
+def test_same(rbench_gate):
+    rbench_gate("vectors.json", "embedder:embed")
+
+def test_changed(rbench_gate):
+    rbench_gate("vectors.json", "changed:embed")
+
+def test_missing(rbench_gate):
+    rbench_gate("vectors.json", "./nowhere")
+"""
 
 
+def test_the_fixture_holds_a_function_to_its_vectors_and_says_which_model_is_not_there(
+    project: pytest.Pytester,
+) -> None:
+    project.makepyfile(embedder=EMBED.format(1), changed=EMBED.format("-t.count('e')"), test_gate=TEST_OF_VECTORS)
+    ended = run_tests(project, "-p", "no:cacheprovider")
+    ended.assert_outcomes(passed=2, failed=2)
+    said = ended.stdout.str()
+    assert "rbench: failed" in said and "short texts" in said
+    assert "nowhere" in said and "gating.py" not in said, "no traceback"
+
+
+@pytest.mark.nightly
 def test_a_network_at_hand_is_saved_for_the_run(tmp_path: Path) -> None:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 

@@ -72,6 +72,7 @@ def truths(run: Path) -> dict[str, float]:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("careless", [0.0, 0.2])
 def test_brackets_cover_what_biased_raters_would_say(tmp_path: Path, careless: float) -> None:
     run = mini_run(tmp_path / "run", n=150)

@@ -73,7 +73,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def few(tmp_path: Path) -> Path:
     """A RUN of fewer texts, for what does not depend on the numbers: a judge is asked twice about each success."""
-    made = mini_run(tmp_path / "run", n=100)
+    made = mini_run(tmp_path / "run", n=70)
     judge(made, Rater(1), Rater(2, 0.95), Rater(3, 0.9))
     return made
 
@@ -116,6 +116,13 @@ def test_a_language_model_joins_people_with_its_error_beside_and_no_key_anywhere
         assert KEY.encode() not in content and server.url.encode() not in content
     row, kept = rows_of(run)
     assert (row["metric"], kept["metric"], row["proxy"]) == ("valid_asr", "valid_asr_kept", "chat")
+    for one in (row, kept):  # no number with a proxy is without its error and that of people
+        assert {"people_low", "people_high", "off", "bias", "auc", "judged", "weight"} <= one.keys()
+        assert None not in (one["people_low"], one["off"], one["bias"])
+    frame = api.table(run, metric="powered", fmt="csv", intervals=True)
+    assert "people_low" in frame and "off" in frame
+    with pytest.raises(SuiteError):
+        api.conditions(["powered > 5"])
     assert row["judged"] == 40 and row["successes"] == fell and 0.05 < row["off"] < 0.25 and row["auc"] > 0.75
     assert row["weight"] > 0.4 and row["powered_high"] - row["powered_low"] < 0.9 * (
         row["people_high"] - row["people_low"]
@@ -129,18 +136,6 @@ def test_a_language_model_joins_people_with_its_error_beside_and_no_key_anywhere
     for said in ("People alone", "Off by", "Bias", "AUC", "Weight", "With the proxy", "chance"):
         assert said in page
     assert not api.verify(run).damaged
-
-
-def test_no_number_with_a_proxy_is_without_its_error_and_that_of_people(few: Path, serve: Serve) -> None:
-    serve(chat)
-    api.ask_proxy(few, "chat")
-    for row in rows_of(few):
-        assert {"people_low", "people_high", "off", "bias", "auc", "judged", "weight"} <= row.keys()
-        assert None not in (row["people_low"], row["off"], row["bias"])
-    frame = api.table(few, metric="powered", fmt="csv", intervals=True)
-    assert "people_low" in frame and "off" in frame
-    with pytest.raises(SuiteError):
-        api.conditions(["powered > 5"])
 
 
 def test_a_useless_proxy_changes_nothing(run: Path, tmp_path: Path) -> None:
@@ -158,6 +153,7 @@ def yes(texts: list[str]) -> list[list[float]]:
     return [[0.5, 0.5]] * len(texts)
 
 
+@pytest.mark.nightly
 def test_seeds_widen_both_intervals_alike(tmp_path: Path, serve: Serve) -> None:
     run = mini_run(tmp_path / "run", n=120, seeds=(0, 1, 2))
     judge(run, Rater(1), Rater(2, 0.95), Rater(3, 0.9), per_cell=60)
@@ -171,48 +167,48 @@ def test_seeds_widen_both_intervals_alike(tmp_path: Path, serve: Serve) -> None:
         assert one["powered_high"] - one["powered_low"] < 1.02 * (one["people_high"] - one["people_low"])
 
 
-def test_an_nli_model_judges_the_meaning(run: Path, tmp_path: Path) -> None:
+def test_an_nli_model_judges_the_meaning(few: Path, tmp_path: Path) -> None:
     write_classifier(tmp_path / "nli", ("contradiction", "entailment", "neutral"))
     path = tmp_path / "nli.yaml"
     path.write_text(
         "meaning: {model: ./nli, classes: [entailment, neutral, contradiction], kept: [entailment]}\ntitle: NLI\n"
     )
-    found = api.ask_proxy(run, str(path))
-    said = judged.read_judgements(RunStore(run))
-    assert said is not None and found.asked > 100
+    found = api.ask_proxy(few, str(path))
+    said = judged.read_judgements(RunStore(few))
+    assert said is not None and found.asked > 30
     (proxy,) = said.proxies
     values = [one.meaning for one in proxy.said[next(iter(proxy.said))]]
     assert None not in values and len({*values}) > 10
     assert {one.label for own in proxy.said.values() for one in own} == {None}
-    assert api.ask_proxy(run, str(path)).asked == 0, "what was asked is not asked again"
+    assert api.ask_proxy(few, str(path)).asked == 0, "what was asked is not asked again"
     write_classifier(tmp_path / "nli", ("entailment", "contradiction", "neutral"))
-    assert api.ask_proxy(run, str(path)).asked == found.asked, "another model is"
-    assert len(rows_of(run)) == 2
+    assert api.ask_proxy(few, str(path)).asked == found.asked, "another model is"
+    assert len(rows_of(few)) == 2
 
 
 def test_what_a_judge_said_before_it_failed_is_kept_and_the_next_call_goes_on(
-    run: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
+    few: Path, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rbench.api.proxies.ROUND", 50)
+    monkeypatch.setattr("rbench.api.proxies.ROUND", 20)
     broken = [False]
 
     def answer(body: Any) -> Any:
-        broken[0] = broken[0] or len(server.bodies) > 150
+        broken[0] = broken[0] or len(server.bodies) > 60
         return Reply("no", 500) if broken[0] else chat(body)
 
     server = serve(answer)
     with pytest.raises(JobError):
-        api.ask_proxy(run, "chat")
-    said = judged.read_judgements(RunStore(run))
+        api.ask_proxy(few, "chat")
+    said = judged.read_judgements(RunStore(few))
     assert said is not None and len(said.answers) > 100
-    assert 50 <= sum(map(len, said.proxies[0].said.values())) < 100
+    assert 20 <= sum(map(len, said.proxies[0].said.values())) < 40
     with pytest.raises(StoreError) as caught:
-        api.table(run, metric="powered")
+        api.table(few, metric="powered")
     assert "--by chat" in str(caught.value)
     server.answer = chat
     before = len(server.bodies)
-    found = api.ask_proxy(run, "chat")
-    assert len(server.bodies) - before == 2 * found.asked and len(rows_of(run)) == 2
+    found = api.ask_proxy(few, "chat")
+    assert len(server.bodies) - before == 2 * found.asked and len(rows_of(few)) == 2
 
 
 def test_that_an_address_gets_texts_of_a_closed_licence_is_said_before(
@@ -256,7 +252,7 @@ def test_answers_of_another_run_are_refused(few: Path, tmp_path: Path) -> None:
         api.ask_proxy(other, "chat")
 
 
-def test_few_answers_that_cannot_be_read_count_a_half_and_many_are_an_error(run: Path, serve: Serve) -> None:
+def test_few_answers_that_cannot_be_read_count_a_half_and_many_are_an_error(few: Path, serve: Serve) -> None:
     def vague(every: int) -> Callable[[Any], Any]:
         def answer(body: Any) -> Any:
             text = body["messages"][0]["content"]
@@ -266,16 +262,16 @@ def test_few_answers_that_cannot_be_read_count_a_half_and_many_are_an_error(run:
         return answer
 
     server = serve(vague(23))
-    found = api.ask_proxy(run, "chat")
-    said = judged.read_judgements(RunStore(run))
+    found = api.ask_proxy(few, "chat")
+    said = judged.read_judgements(RunStore(few))
     assert said is not None
     lost = [one for own in said.proxies[0].said.values() for one in own if None in (one.label, one.meaning)]
     assert lost and found.unusable == sum(one.label is None and one.meaning is None for one in lost)
-    assert len(rows_of(run)) == 2
+    assert len(rows_of(few)) == 2
     server.answer = vague(2)
-    judged.write_judgements(RunStore(run), said.model_copy(update={"proxies": ()}))
+    judged.write_judgements(RunStore(few), said.model_copy(update={"proxies": ()}))
     with pytest.raises(JobError):
-        api.ask_proxy(run, "chat")
+        api.ask_proxy(few, "chat")
 
 
 def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(few: Path, serve: Serve) -> None:
@@ -302,17 +298,17 @@ def test_proxies_survive_further_answers_pack_and_strip_and_damage_is_found(few:
 
 
 def test_mistakes_are_one_line_before_anything_is_asked(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with refusal(StoreError, "rbench judge export"):
         api.ask_proxy(mini_run(tmp_path / "new"), "chat")
     with pytest.raises(StoreError):
-        api.table(run, metric="powered")
+        api.table(few, metric="powered")
     with pytest.raises(SuiteError):
-        api.ask_proxy(run, "caht")
+        api.ask_proxy(few, "caht")
     monkeypatch.delenv("JUDGE_URL", raising=False)
     with pytest.raises(ResourceError):
-        api.ask_proxy(run, "chat")
+        api.ask_proxy(few, "chat")
     path = tmp_path / "mine.yaml"
     for content, named in {
         "title: nothing": "`label`",
@@ -324,12 +320,12 @@ def test_mistakes_are_one_line_before_anything_is_asked(
     }.items():
         path.write_text(content)
         with pytest.raises(SuiteError) as error:
-            api.ask_proxy(run, str(path))
+            api.ask_proxy(few, str(path))
         (line,) = str(error.value).splitlines()
         assert line.startswith(str(path)) and named in line
     with pytest.raises(SuiteError):
-        api.ask_proxy(run, str(tmp_path / "none.yaml"))
-    said = CliRunner().invoke(app, ["judge", "proxy", str(run), "--by", "caht"])
+        api.ask_proxy(few, str(tmp_path / "none.yaml"))
+    said = CliRunner().invoke(app, ["judge", "proxy", str(few), "--by", "caht"])
     assert said.exit_code == 2 and "Traceback" not in said.output
 
 
@@ -338,7 +334,7 @@ def test_a_victim_of_the_run_judges_what_fooled_the_other(tmp_path: Path) -> Non
     write_classifier(tmp_path / "two", ("NEGATIVE", "POSITIVE"))  # says the opposite
     victims = [{"name": name, "model": str(tmp_path / name)} for name in ("one", "two")]
     victims = [{**victim, "labels": {"POSITIVE": "positive", "NEGATIVE": "negative"}} for victim in victims]
-    suite = {"name": "s", "victims": victims, "tasks": ["mini-sentiment"], "attacks": ["pwws"], "num_examples": 60}
+    suite = {"name": "s", "victims": victims, "tasks": ["mini-sentiment"], "attacks": ["pwws"], "num_examples": 24}
     api.run({**suite, "resources": "mini"}, out=tmp_path / "run", workers=1)
     run = tmp_path / "run"
     said = judge(run, Rater(1), per_cell=15)

@@ -17,10 +17,15 @@ from typer.testing import CliRunner, Result
 
 import rbench
 from rbench import api
+from rbench.api import evaluating
+from rbench.api.contestants import read_names
+from rbench.api.runs import results_of
 from rbench.cli import app
 from rbench.errors import StoreError, SuiteError
 from rbench.score.paired import correct_by_holm
 from rbench.store.runs import RunStore
+from rbench.verdicts import ranks
+from tests.refusals import refusal
 
 FUNCTIONS = """
 BAD = ("dull", "boring", "awful", "terrible", "poor", "nasty", "weak", "hideous")
@@ -69,23 +74,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("ranked")
     (place / "rules.py").write_text(FUNCTIONS, encoding="utf-8")
     write_table(place / "films.csv", 40, "author")
-    write_table(place / "rooms.csv", 30, "guest")
+    write_table(place / "rooms.csv", 20, "guest")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("RBENCH_CACHE", str(place / "cache"))
+        # Reports and the figures of suites take seconds, and have tests of their own.
+        run_prepared = evaluating.run_prepared
+        patch.setattr(evaluating, "run_prepared", lambda *given, report=False: run_prepared(*given))
+        patch.setattr("rbench.api.results.write_figures", lambda *_: [])
         yield place
-
-
-@pytest.fixture
-def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs draw no figures, which takes seconds."""
-    monkeypatch.setattr("rbench.api.results.write_figures", lambda *_: [])
 
 
 @pytest.fixture(scope="module")
 def told(place: Path) -> dict[str, Any]:
     """What a command says for programs that gives n and the attacks, and nothing that can be guessed."""
-    words = (*MODELS, *TABLES, "-n", "36", "--attacks", "textfooler,exhaustive", *HOW, "--format", "json")
+    words = (*MODELS, *TABLES, "-n", "25", "--attacks", "textfooler,exhaustive", *HOW, "--format", "json")
     done = command("eval", *words)
     assert done.exit_code == 0, (done.output, done.exception)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -129,16 +132,24 @@ def test_every_two_are_compared_text_by_text_and_p_is_holms(told: dict[str, Any]
     assert (pair["p"] < 0.05) == (not pair["low"] <= 0 <= pair["high"])
 
 
-@pytest.mark.usefixtures("plain")
-def test_a_pair_on_one_task_has_the_p_of_a_paired_t_test(place: Path) -> None:
-    words = (*MODELS[:2], "--task", "films.csv", "-n", "40", "--attacks", "textfooler,exhaustive", *HOW)
-    done = command("eval", *words, "--format", "json", "--out", "one")
-    assert done.exit_code == 0, done.output
-    found = rbench.load_results(Path("one"))
-    kept = found.assign(right=(found["status"] == "failed").astype(float))
-    by_text = kept.groupby(["encoder", "example_id"])["right"].mean().unstack("encoder")
-    (pair,) = [pair for one in json.loads(done.stdout)["ranking"] for pair in one["pairs"]]
-    assert pair["p"] == pytest.approx(float(ttest_rel(by_text["hopeful"], by_text["careful"]).pvalue), rel=1e-6)
+def test_a_pair_on_one_task_has_the_p_of_a_paired_t_test(right: pd.DataFrame) -> None:
+    by_text = right.loc["films"].groupby("example_id").mean()
+    (pair,) = ranks.rank_models(results_of(MAIN, only=["films"])).pairs
+    assert pair.p == pytest.approx(float(ttest_rel(by_text["hopeful"], by_text["careful"]).pvalue), rel=1e-6)
+
+
+def test_the_first_sentence_says_who_is_easier_to_fool_by_the_words_that_it_takes(told: dict[str, Any]) -> None:
+    results = results_of(MAIN, only=["films"])
+    outcomes = rbench.load_results(MAIN).query("task == 'films' and encoder != 'always'")
+    words = outcomes.num_words_changed.clip(1, 6).where(outcomes.status == "succeeded", 6)
+    both = outcomes.assign(words=words)[outcomes.status.isin(["succeeded", "failed"])]
+    fewest = both.groupby(["encoder", "example_id"]).words.min().unstack("encoder").dropna()
+    difference = float((fewest.iloc[:, 0] - fewest.iloc[:, 1]).mean())
+    sentence = ranks.words_sentence(results, ranks.rank_models(results))
+    assert f"{abs(difference):.2f} words a text" in sentence and "hopeful" in sentence and "careful" in sentence
+    assert "is easier to fool than" in sentence or sentence.startswith("Words needed do not tell ")
+    everywhere = results_of(MAIN)
+    assert told["sentence"].startswith(ranks.words_sentence(everywhere, ranks.rank_models(everywhere)))
 
 
 def test_a_flagged_model_has_no_place_and_is_compared_with_nobody(told: dict[str, Any]) -> None:
@@ -163,7 +174,7 @@ def test_each_model_has_a_card_with_the_numbers_of_each_task(told: dict[str, Any
 
 def test_a_small_table_gives_as_many_texts_as_it_has(told: dict[str, Any]) -> None:
     counts = {job.attacking.task.name: job.attacking.num_examples for job in attacks(MAIN)}
-    assert counts == {"films": 36, "rooms": 30} and told["n"] == 36
+    assert counts == {"films": 25, "rooms": 20} and told["n"] == 25
 
 
 def test_what_a_paper_needs_is_written_beside_the_run(told: dict[str, Any]) -> None:
@@ -176,21 +187,12 @@ def test_what_a_paper_needs_is_written_beside_the_run(told: dict[str, Any]) -> N
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("plain")
 def test_the_pasted_line_has_the_same_keys(told: dict[str, Any]) -> None:
     words = shlex.split(told["again"])
     assert words[:2] == ["rbench", "eval"] and "--attacks" in words and "-n" in words
     done = command(*words[1:], "--out", "elsewhere", "--workers", "1", "--backend", "torch", "--quiet")
     assert done.exit_code == 0, done.output
     assert keys(Path("elsewhere")) == keys(MAIN)
-
-
-@pytest.mark.usefixtures("told", "plain")
-def test_runs_of_another_choice_are_not_compared() -> None:
-    how: dict[str, Any] = {"resources": "mini", "progress": False}
-    api.evaluate(MODELS[0], task=["films.csv", "rooms.csv"], n=5, attacks="textfooler", out="few", **how)
-    with pytest.raises(StoreError):
-        api.compare(MAIN, Path("few"), between=("hopeful", "hopeful"))
 
 
 def attacks(run: Path) -> list[Any]:
@@ -205,40 +207,39 @@ def keys(run: Path) -> set[str]:
     return {job.key for job in plan.jobs}
 
 
-@pytest.mark.usefixtures("plain")
 def test_more_texts_go_on_where_fewer_ended() -> None:
     how: dict[str, Any] = {"task": "films.csv", "resources": "mini", "progress": False, "out": "growing"}
-    api.evaluate(MODELS[:2], n=6, attacks="textfooler", **how)
+    api.evaluate(MODELS[0], n=3, attacks="textfooler", **how)
     few = rbench.load_results(Path("growing")).set_index(["encoder", "example_id"])
-    api.evaluate(MODELS[:2], n=15, attacks="textfooler", **how)
+    api.evaluate(MODELS[0], n=6, attacks="textfooler", **how)
     many = rbench.load_results(Path("growing")).set_index(["encoder", "example_id"])
-    assert len(many) == 30 and len(few) == 12
+    assert len(many) == 6 and len(few) == 3
     assert (many.loc[few.index, "seconds"] == few["seconds"]).all(), "they were not attacked again"
     folders = {path.parent for path in Path("growing/attack").glob("*/record.json")}
     assert folders == {RunStore(Path("growing")).folder(job) for job in attacks(Path("growing"))}
 
 
-@pytest.mark.usefixtures("plain")
+@pytest.mark.usefixtures("told")
 def test_the_time_chooses_and_the_run_keeps_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     how: dict[str, Any] = {"task": "films.csv", "resources": "mini", "progress": False, "out": "timed", "workers": 1}
-    found = api.evaluate(MODELS[:2], minutes=0.5, **how)
-    assert found.chosen.minutes == 0.5 and found.chosen.attacks == api.ORDER[: len(found.chosen.attacks)]
+    found = api.evaluate(MODELS[0], minutes=0.05, **how)
+    assert found.chosen.minutes == 0.05 and found.chosen.attacks == api.ORDER[: len(found.chosen.attacks)]
     plan = RunStore(Path("timed")).plan()
-    assert plan is not None and plan.suite.minutes == 0.5
+    assert plan is not None and plan.suite.minutes == 0.05
     assert {job.attacking.num_examples for job in attacks(Path("timed"))} == {found.chosen.n}
     assert f"-n {found.chosen.n} --attacks {','.join(found.chosen.attacks)}" in found.again
-    assert "--minutes 2" in found.more
+    assert "--minutes 0.2" in found.more
     before = keys(Path("timed"))
     monkeypatch.setattr("rbench.api.choosing.choose", None)  # nothing is chosen twice
-    api.evaluate(MODELS[:2], minutes=0.5, **how)
+    api.evaluate(MODELS[0], minutes=0.05, **how)
     assert keys(Path("timed")) == before
+    with refusal(StoreError, "-n", "--attacks"):  # what both have would depend on the machine's speed
+        api.compare(MAIN, Path("timed"), between=("hopeful", "hopeful"))
 
 
-@pytest.mark.usefixtures("plain")
-def test_a_file_names_models_and_their_names_must_differ(place: Path) -> None:
+def test_a_file_names_models(place: Path) -> None:
     (place / "models.txt").write_text("rules:hopeful  # the best\n\nrules:careful\n")
-    found = api.evaluate("models.txt", task="films.csv", n=4, attacks="textfooler", resources="mini", progress=False)
-    assert [card.models for card in found.cards] == [("hopeful",), ("careful",)]
+    assert read_names(["models.txt", "rules:always"]) == [*MODELS]
     (place / "empty.txt").write_text("# none\n")
     with pytest.raises(SuiteError):
         api.evaluate("empty.txt", task="films.csv", n=4)

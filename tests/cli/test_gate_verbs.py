@@ -51,7 +51,7 @@ def test_what_cannot_be_checked_ends_with_2(shell: Shell, tmp_path: Path) -> Non
     assert shell("check", run, "--baseline", tmp_path / "b.json", "--metric", "queries").exit_code == 2
 
 
-@pytest.mark.parametrize(("fell", "healed"), [(5, 0), (7, 1), (8, 1), (10, 3), (14, 5), (20, 9), (6, 2), (10, 5)])
+@pytest.mark.parametrize(("fell", "healed"), [(5, 0), (7, 1), (8, 1), (14, 5), (6, 2)])
 def test_a_row_fails_exactly_where_its_interval_is_above_0(
     shell: Shell, tmp_path: Path, fell: int, healed: int
 ) -> None:

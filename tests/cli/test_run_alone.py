@@ -56,6 +56,7 @@ def test_a_suite_does_not_take_the_folder_of_another_of_its_name(place: Path) ->
     assert rbench("run", "theirs/suite.yaml", "--out", "others").exit_code == 0
 
 
+@pytest.mark.nightly
 def test_a_run_of_which_a_stopped_process_has_a_part_does_not_end_as_complete(place: Path) -> None:
     """A process that ended while another one held the rest ended with 0, whether or not that one was still working."""
     assert rbench("run", "mine/suite.yaml", "--out", "RUN").exit_code == 0

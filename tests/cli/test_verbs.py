@@ -72,10 +72,8 @@ def test_a_verb_of_an_earlier_version_is_an_error_that_names_what_does_it_now(fo
 def test_the_shell_completes_verbs_and_options() -> None:
     for words, expected in (("rbench ta", "table"), ("rbench table --with", "--with-paper")):
         given = {"_RBENCH_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-        command = [sys.executable, "-c", "import sys; sys.argv[0] = 'rbench'; from rbench.cli import main; main()"]
-        ended = subprocess.run(command, env={**os.environ, **given}, capture_output=True, text=True)
-        completed = ended.stdout.split()
-        assert expected in completed, ended.stderr
+        completed = CliRunner(env=given).invoke(cli.app, prog_name="rbench").stdout.split()
+        assert expected in completed
         assert all(one.startswith(words.split()[-1]) for one in completed)
 
 
@@ -90,7 +88,7 @@ def test_help_shows_no_value_beside_a_flag(verb: str, shell: Shell) -> None:
 def test_a_command_imports_the_module_of_its_verb_alone_and_help_all() -> None:
     commands = get_command(cli.app).commands  # type: ignore[attr-defined]
     assert sorted(commands) == sorted(verb for verbs in cli.VERBS.values() for verb in verbs)
-    for command, modules in (("verify", {"keeping_verbs"}), ("judge", {"judging_verbs"}), ("verfiy", set(cli.VERBS))):
+    for command, modules in (("verify", {"keeping_verbs"}), ("verfiy", set(cli.VERBS))):
         code = (
             f"import sys; sys.argv = ['rbench', '{command}', '--help']\n"
             "from rbench.cli import main\n"
@@ -200,8 +198,9 @@ def test_a_run_with_failed_jobs_says_which_and_why_and_ends_with_1(shell: Shell,
     assert result.stdout == "t\n\n"
 
 
-@pytest.mark.parametrize("error", [SuiteError, PlanError, ResourceError, StoreError])
-@pytest.mark.parametrize("verb", ["run", "plan", "table", "status"])
+@pytest.mark.parametrize(
+    ("error", "verb"), [(SuiteError, "run"), (PlanError, "plan"), (StoreError, "table"), (ResourceError, "status")]
+)
 def test_what_a_user_can_mend_is_one_message_and_ends_with_2(
     shell: Shell, mock: Api, error: type[Exception], verb: str
 ) -> None:
@@ -223,7 +222,10 @@ def test_ctrl_c_says_how_to_go_on_and_ends_with_130(shell: Shell, mock: Api) -> 
     assert shell("plan", "quickstart").exit_code == 130
 
 
-@pytest.mark.parametrize(("number", "code", "said"), [(2, 130, "Interrupted"), (15, 143, "Terminated")])
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [pytest.param(2, 130, "Interrupted", marks=pytest.mark.nightly), (15, 143, "Terminated")],
+)
 def test_a_signal_ends_the_real_command(number: int, code: int, said: str) -> None:
     script = (
         "import signal, sys, time\n"
@@ -321,8 +323,8 @@ def test_what_the_system_refuses_is_one_message_with_the_file(shell: Shell, mock
 COMMAND = [sys.executable, "-c", "import sys; from rbench.cli import main; main()"]
 
 
-def test_recipes_that_cannot_be_run_are_listed_with_the_reason() -> None:
-    listed = subprocess.run([*COMMAND, "list", "attacks"], capture_output=True, text=True, check=True).stdout
+def test_recipes_that_cannot_be_run_are_listed_with_the_reason(shell: Shell) -> None:
+    listed = shell("list", "attacks").stdout
     usable = listed.partition("work by class name too: ")[2].splitlines()[0].split(", ")
     reasons = dict(line.split(": ", 1) for line in listed.partition("These cannot be run here:\n")[2].splitlines())
     assert len(usable) == 10 and len(reasons) == 14 and not set(usable) & set(reasons)
@@ -330,7 +332,7 @@ def test_recipes_that_cannot_be_run_are_listed_with_the_reason() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-@pytest.mark.parametrize("arguments", [["list", "attacks"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("arguments", [["list", "tasks"], ["--version"]])
 def test_output_that_cannot_be_written_is_one_message(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
@@ -339,28 +341,27 @@ def test_output_that_cannot_be_written_is_one_message(arguments: list[str]) -> N
     assert ended.returncode == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_messages_that_cannot_be_written_stop_nothing() -> None:
     with Path("/dev/full").open("wb") as full:
         assert subprocess.run([*COMMAND, "plan", "quickstrt"], stdout=full, stderr=full).returncode == 2
 
 
-def test_a_reader_that_has_enough_ends_nothing_with_an_error() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    ended = subprocess.run([*COMMAND, "list", "attacks"], stdout=write, stderr=subprocess.PIPE, text=True)
-    os.close(write)
-    assert (ended.returncode, ended.stderr) == (0, "Listing names that suites and commands know\n")
-
-
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["list", "encoders"], ["list"]])
-def test_help_that_nobody_reads_to_its_end_is_no_failure(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(["--help"], "", marks=pytest.mark.nightly),
+        (["list", "tasks"], "Listing names that suites and commands know\n"),
+    ],
+)
+def test_a_reader_that_has_enough_ends_nothing_with_an_error(words: list[str], said: str) -> None:
     """As in `rbench --help | head -1`."""
     read, write = os.pipe()
     os.close(read)
     ended = subprocess.run([*COMMAND, *words], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
-    assert ended.returncode == 0 and "Traceback" not in ended.stderr and "rror" not in ended.stderr
+    assert (ended.returncode, ended.stderr) == (0, said)
 
 
 def test_rbench_is_a_module_too() -> None:

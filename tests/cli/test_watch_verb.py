@@ -10,11 +10,13 @@ import pytest
 from tests.cli.conftest import Shell
 
 EMBEDDER = """
+import functools
 import numpy as np
 
 def embed(texts):
     return np.stack([np.mean([vector(word) for word in text.split()[:{longest}]], axis=0) for text in texts])
 
+@functools.cache
 def vector(word):
     return np.random.default_rng([*word.encode()]).standard_normal(8)
 """

@@ -47,9 +47,9 @@ def test_it_ends_in_order_when_whoever_started_it_is_gone() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("refuse", 2, "error: no such suite\n"),
+        pytest.param("refuse", 2, "error: no such suite\n", marks=pytest.mark.nightly),
         ("full", 2, "error: RUN/x: No space left on device\n"),
-        ("silent", 1, "error: another process took over\n"),
+        pytest.param("silent", 1, "error: another process took over\n", marks=pytest.mark.nightly),
         ("quick", 0, ""),
     ],
 )

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.hub import Hub, hub, python  # noqa: F401
 from tests.victims.made import write_classifier
 
@@ -42,7 +44,7 @@ def answers(env: dict[str, str], *specs: dict[str, Any]) -> list[dict[str, Any]]
     return found
 
 
-def test_a_classifier_is_found_checked_downloaded_and_opened_again_offline(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+def test_a_classifier_is_found_checked_and_downloaded(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
     folder = write_classifier(tmp_path / "shipped")
     first = hub.add_folder("model", "someone/shipped", folder)
     hub.repositories["model", "someone/shipped"].commits[first]["onnx/model.onnx"] = b"x"
@@ -66,6 +68,13 @@ def test_a_classifier_is_found_checked_downloaded_and_opened_again_offline(hub: 
     assert {request.rsplit("/", 1)[1] for request in fetched if "/unnamed/" in request} == {"config.json"}, (
         "labels that do not match are refused before any weights are downloaded"
     )
+
+
+@pytest.mark.nightly
+def test_a_classifier_that_was_downloaded_is_opened_again_offline(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+    first = hub.add_folder("model", "someone/shipped", write_classifier(tmp_path / "shipped"))
+    there = {"name": "shipped", "model": "someone/shipped"}
+    (found,) = answers(hub.env(tmp_path / "home"), there)
     hub.requests.clear()
     offline, pinned = answers(hub.env(tmp_path / "home", HF_HUB_OFFLINE="1"), there, there | {"revision": first})
     assert offline["logits"] == pinned["logits"] == found["logits"]
