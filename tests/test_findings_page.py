@@ -394,10 +394,15 @@ def test_near_words_less_random_ones_is_undecided_as_the_page_says() -> None:
     ("encoder", "row"),
     [
         ("mpnet", "mpnet"),
-        ("minilm-l3[normalize=true]", "minilm-l3"),
-        ("minilm-random", "random weights"),
-        ("minilm-mlm[normalize=true]", "minilm-mlm, a masked LM"),
-        ("minilm-static[normalize=true]", "averaged word vectors made of minilm"),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly)
+            for one in (
+                ("minilm-l3[normalize=true]", "minilm-l3"),
+                ("minilm-random", "random weights"),
+                ("minilm-mlm[normalize=true]", "minilm-mlm, a masked LM"),
+                ("minilm-static[normalize=true]", "averaged word vectors made of minilm"),
+            )
+        ),
     ],
 )
 def test_words_needed_on_two_tasks_are_those_of_the_runs(encoder: str, row: str) -> None:

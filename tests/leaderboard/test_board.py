@@ -6,8 +6,6 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from rbench.api.runs import results_of
@@ -120,13 +118,13 @@ def test_a_board_without_quality_has_no_drawing_and_others_show_their_front(tabl
         assert point.across[0] <= point.x <= point.across[1] and point.up[0] >= point.y >= point.up[1]
 
 
-@settings(max_examples=3, deadline=None)
-@given(st.permutations(("dose-response-part2", "dose-response-part2-ag", "strength-local")))
-def test_the_order_of_runs_changes_nothing(order: list[str]) -> None:
-    def told(names: list[str]) -> list[object]:
+def test_the_order_of_runs_changes_nothing() -> None:
+    def told(*names: str) -> list[object]:
         return [(one.title, [(row.who, row.ranks) for row in one.rows]) for one in boards(*map(reference.run, names))]
 
-    assert told(order) == told(sorted(order))
+    # The first two share a table.
+    names = ("noise-attacked", "noise-local", "dose-response-part2")
+    assert told(*names) == told(*reversed(names))
 
 
 def test_seconds_under_whatever_load_are_in_no_table(table: Board) -> None:

@@ -27,10 +27,8 @@ from tests import pages, reference
 
 REFERENCE = reference.REFERENCE
 SOME = (
-    *("adcl-table3-local", "adcl-table4-local", "cline-table5-local", "cline-table7-local", "dose-response-part2"),
-    *("dose-response-part2-ag-others", "dose-response-part3-finetuned-ag", "geometry-finetuning-table7"),
-    *("robustness-search-weights", "robustsentembed-figure3-local", "robustsentembed-table2-local", "sts"),
-    *("table1-local", "vadvcse-table1-local", "vadvcse-table3-local"),
+    *("adcl-table3-local", "adcl-table4-local", "dose-response-part2", "geometry-finetuning-table7"),
+    *("robustsentembed-table2-local", "table1-local", "vadvcse-table3-local"),
 )
 """RUNs with figures and without, with attacks and with measures alone, with a paper's numbers and without."""
 
@@ -120,13 +118,11 @@ def test_the_verdicts_are_the_committed_ones(site: Path, runs: list[str]) -> Non
             cells = [cell.strip() for cell in line.split("|")[1:-1]]
             if cells and re.fullmatch(r"[a-z0-9][a-z0-9.-]*", cells[0]):
                 committed[run, cells[0]] = re.match(r"\w+", cells[-1])[0]
-    assert len(committed) > 40 and shown == committed
+    assert len(committed) > 20 and shown == committed
 
 
 def test_the_papers_numbers_stand_beside_claims(site: Path) -> None:
     of = {(one["run"], one["id"]): one["paper"] for one in claims(site)}
-    # V-advCSE's Table 1 and RobustSentEmbed's Table 2.
-    assert of["vadvcse-table1-local", "vadvcse-above-simcse-mean"] == "holds: 77.73 against 76.09, +1.64"
     half = "holds in 8 of 10; closest, stsb, pwws: 12.68 against 24.15, ×0.525"
     assert of["robustsentembed-table2-local", "rse-advsts-half-of-simcse"] == half
     assert of["table1-local", "geometry-below-textfooler"] == "–"

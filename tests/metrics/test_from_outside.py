@@ -27,7 +27,7 @@ from rbench.tables.formats import NO_OUTCOMES
 from rbench.tables.nested_means import collect_job_values, mean_interval
 from rbench.verdicts.claims import summarise_claim
 from tests.refusals import refusal
-from tests.tables.conftest import make_suite
+from tests.tables.conftest import finish, make_plan, make_suite
 
 FAST = '''\
 """Fast successes: the share of the attacked texts that fell within 50 queries."""
@@ -121,9 +121,14 @@ def mine(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(make_run: MakeRun) -> RunStore:
-    return make_run(make_suite(seeds=SEEDS), sealed=True)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunStore:
+    store = RunStore(tmp_path_factory.mktemp("attacked") / "run")
+    plan = make_plan(make_suite(seeds=SEEDS, attacks=("pwws",)))
+    store.write_plan(plan)
+    for job in plan.jobs:
+        finish(store, job, sealed=True)
+    return store
 
 
 def by_hand(store: RunStore, name: str, encoder: str, task: str = "mr", attack: str = "pwws") -> list[dict[str, float]]:
@@ -156,7 +161,7 @@ def invoke(*words: object) -> str:
 @pytest.mark.parametrize("name", EVERY)
 def test_the_table_has_its_values_and_intervals_with_seeds_as_levels(run: RunStore, mine: Path, name: str) -> None:
     cells = json.loads(invoke("table", run.root, "--metric", name, "--format", "json", "--include", mine))["cells"]
-    assert len(cells) == 8
+    assert len(cells) == 4
     for cell in (cell for cell in cells if (cell["task"], cell["attack"]) == ("mr", "pwws")):
         seeds = by_hand(run, name, cell["encoder"])
         values = [value for own in seeds for value in own.values()]
@@ -171,10 +176,9 @@ def test_the_table_has_its_values_and_intervals_with_seeds_as_levels(run: RunSto
     table = build(Results.of(run, MetricCatalogue(Registry([mine]))), name)
     assert table.header == ("Attack", "Encoder", "mr", "mini_nli", "Avg.")
     shown = cells[0]["value"] * (100 if name == "fast" else 1)
-    for fmt in ("markdown", "latex", "csv"):
-        text = invoke("table", run.root, "--metric", name, "--format", fmt, "--include", mine)
-        assert f"{shown:.1f}" in text or f"{shown:.2f}" in text or repr(cells[0]["value"]) in text, fmt
-    assert "bold" in invoke("table", run.root, "--metric", name, "--include", mine), "its entries are tested"
+    text = invoke("table", run.root, "--metric", name, "--include", mine)
+    assert f"{shown:.1f}" in text or f"{shown:.2f}" in text
+    assert "bold" in text, "its entries are tested"
 
 
 def test_the_layout_full_has_a_column_of_it(run: RunStore, mine: Path) -> None:
@@ -293,8 +297,6 @@ def test_the_report_and_figures_show_it(run: RunStore, mine: Path) -> None:
     of_set = next(c for c in shown["rank"].cells if c.key == ("pwws", "minilm", "clean", "mr"))
     added = [value for own in by_hand(run, "rank", "minilm") for value in own.values()]
     assert of_set.value == pytest.approx(sum(added) / len(added))
-    options = {"robustness": "rank", "quality": "words", "task": "mr", "attack": "pwws"}
-    assert api.figure(run.root, "front", options, include=[mine]).axes[0].get_xlabel() == "Seconds by queries"
     options = {"robustness": "fast", "quality": "words", "task": "mr", "attack": "pwws"}
     figure = api.figure(run.root, "front", options, include=[mine])
     (axes,) = figure.axes

@@ -139,20 +139,18 @@ def test_the_star_marks_printed_numbers_inside_our_interval(make_run: MakeRun) -
         edge = 100 * at + (-1e-4 if at == own["high"] else 1e-4 if at == own["low"] else 0)
         cells = ["90.0", f"{edge:.4f}", "60.25", "55.1", "10.0"]
         what = paper(rows=[{"label": {"e": "M"}, "where": {"encoder": "minilm", "task": "mr"}, "cells": cells}])
-        pair = compared(store, what).pairs[0][1]
-        assert pair.inside is inside
-        shown = render(build_comparison_table(compared(store, what), Results.of(store).plan, "full"), "markdown")
+        found = compared(store, what)
+        assert found.pairs[0][1].inside is inside
+        shown = render(build_comparison_table(found, Results.of(store).plan, "full"), "markdown")
         assert (f"{edge:.4f}\\*" in shown) is inside
 
 
 def test_a_small_run_says_that_a_difference_is_no_failed_reproduction(make_run: MakeRun) -> None:
     store = make_run()
+    found, plan = compared(store), Results.of(store).plan
     for profile, said in (("local", True), ("standard", False), ("standard-use", False)):
-        plan = Results.of(store).plan
-        plan = plan.model_copy(
-            update={"suite": plan.suite.model_copy(update={"resources": make_suite(resources=profile).resources})}
-        )
-        shown = build_comparison_table(compared(store), plan, "paper")
+        suite = plan.suite.model_copy(update={"resources": make_suite(resources=profile).resources})
+        shown = build_comparison_table(found, plan.model_copy(update={"suite": suite}), "paper")
         assert any("no failed reproduction" in note for note in shown.notes) is said
         assert any("no failed reproduction" in note for note in shown.brief) is said
 
@@ -236,13 +234,13 @@ def test_wrong_names_are_refused_before_the_run_is_read() -> None:
 def test_the_average_of_the_run_gives_its_interval_where_it_is_over_the_same_sets(make_run: MakeRun) -> None:
     sets = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
     results = Results.of(make_run(make_suite(encoders=("simcse-bert-base",)), done=lambda job: False))
+    shown = build(make_run(name="other"), "asr")
 
     def told(mean: float, of: tuple[str, ...] = sets) -> TableComparison:
         common = {"encoder": "simcse-bert-base", "n": 9}
         cells = [{**common, "evaluation": name, "value": 0.7 + i / 100} for i, name in enumerate(of)]
         cells += [{**common, "evaluation": "stsb[split=validation]", "value": 0.1}]
         cells += [{**common, "evaluation": None, "sets": " ".join(of), "value": mean, "low": 0.5, "high": 0.9}]
-        shown = build(make_run(name="other"), "asr")
         return compare_with_printed(
             "t",
             printed.load_printed_table("robustsentembed-table3"),

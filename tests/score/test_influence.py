@@ -58,7 +58,7 @@ def test_nothing_has_no_correlation() -> None:
     assert spearman_values([], []) is None and standard_error([], []) is None and standard_error([1, 1], [1, 2]) is None
 
 
-@pytest.mark.parametrize(("n", "r"), [(100, 0.2), (300, 0.85)])
+@pytest.mark.parametrize(("n", "r"), [(100, 0.2), pytest.param(300, 0.85, marks=pytest.mark.nightly)])
 def test_the_standard_error_is_that_of_a_bootstrap(n: int, r: float) -> None:
     x, y = drawn(n, r)
     drawings = np.random.default_rng(1).integers(0, n, (1500, n))
@@ -66,6 +66,7 @@ def test_the_standard_error_is_that_of_a_bootstrap(n: int, r: float) -> None:
     assert standard_error(x, y) == pytest.approx(bootstrap, rel=0.08)
 
 
+@pytest.mark.nightly
 def test_the_error_of_a_paired_difference_is_that_of_a_paired_bootstrap() -> None:
     n = 300
     x, y = drawn(n, 0.7)

@@ -97,7 +97,9 @@ SPREADS = [
 ]
 
 
-@pytest.mark.parametrize("level", [0.2, 0.05, 0.0125, 0.001])
+@pytest.mark.parametrize(
+    "level", [pytest.param(one, marks=() if one == 0.05 else pytest.mark.nightly) for one in (0.2, 0.05, 0.0125, 0.001)]
+)
 def test_the_reach_is_that_of_its_formula(level: float) -> None:
     reaches = [math.sqrt(spread.squared_reach(1 - level, normal=True)) for spread in SPREADS]
     assert reaches == pytest.approx([slow_reach(spread, level) for spread in SPREADS], rel=1e-4)
@@ -113,8 +115,14 @@ def test_p_inverts_the_interval_and_intervals_are_nested(spread: VarianceLevels)
         assert spread.p(1.001 * reach) < level < spread.p(0.999 * reach)
 
 
-@pytest.mark.parametrize("freedom", [1, 2, 4])
-@pytest.mark.parametrize("shared", [0.0, 2.0])
+@pytest.mark.parametrize(
+    ("freedom", "shared"),
+    [
+        pytest.param(freedom, shared, marks=() if (freedom, shared) == (2, 2.0) else pytest.mark.nightly)
+        for freedom in (1, 2, 4)
+        for shared in (0.0, 2.0)
+    ],
+)
 def test_false_positives_of_normal_means_are_as_frequent_as_the_level_says(freedom: int, shared: float) -> None:
     """Integrated over what draws show; draws differ by nothing but their texts, and by up to 200 times that."""
     quantiles = np.concatenate([np.geomspace(1e-7, 0.01, 400), np.linspace(0.01, 1, 400)[1:-1]])
@@ -153,7 +161,7 @@ def test_joined_variances_have_satterthwaites_freedom() -> None:
     assert sum_variances([(1.0, 2), (0.0, 0)]) == (1.0, 2)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(
     st.integers(2, 4).flatmap(
         lambda seeds: st.lists(st.lists(st.booleans(), min_size=seeds, max_size=seeds), min_size=2, max_size=25)
@@ -183,7 +191,7 @@ def limits(values: Values, *, shared: bool) -> tuple[float, float]:
     return found.low, found.high
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.tuples(*[st.booleans()] * 4), min_size=3, max_size=25), st.booleans())
 def test_the_interval_of_a_difference_is_one_and_agrees_with_p(rows: list[tuple[bool, ...]], shared: bool) -> None:
     """Two seeds of two encoders."""
@@ -237,7 +245,8 @@ def rates(rng: np.random.Generator, worlds: int, seeds: int, n: int, shared: boo
 
 
 @pytest.mark.parametrize(
-    ("seeds", "shared", "deviation", "widest"), [(2, True, 0.0, 0.6), (3, True, 0.0, 0.28), (2, False, 0.08, 0.75)]
+    ("seeds", "shared", "deviation", "widest"),
+    [(2, True, 0.0, 0.6), pytest.param(3, True, 0.0, 0.28, marks=pytest.mark.nightly), (2, False, 0.08, 0.75)],
 )
 def test_it_covers_the_rate_and_is_no_wider_than_it_must_be(
     seeds: int, shared: bool, deviation: float, widest: float
@@ -250,6 +259,7 @@ def test_it_covers_the_rate_and_is_no_wider_than_it_must_be(
     assert float(np.mean(found[:, 1] - found[:, 0])) < widest
 
 
+@pytest.mark.nightly
 def test_rates_near_0_are_covered_where_seeds_vary() -> None:
     """Four seeds with 20 texts each that fall at a rate of 5%, and vary by 2 points: 91% were covered before."""
     rng, total = np.random.default_rng(2), math.sqrt(1.5)

@@ -22,7 +22,7 @@ def slow_power(n: int, difference: float, rate: float, level: float) -> float:
     return power
 
 
-@pytest.mark.parametrize(("n", "difference", "rate"), [(7, 0.9, 0.1), (20, 0.3, 0.4), (26, 0.25, 0.05), (12, 1.0, 0.2)])
+@pytest.mark.parametrize(("n", "difference", "rate"), [(7, 0.9, 0.1), (14, 0.3, 0.4), (12, 1.0, 0.2)])
 def test_power_equals_the_sum_over_all_tables(n: int, difference: float, rate: float) -> None:
     for level in (0.05, 0.0625):  # 0.0625 is the p value of five of five pairs
         assert power_of_pairs(n, difference, rate, 1 - level) == pytest.approx(slow_power(n, difference, rate, level))

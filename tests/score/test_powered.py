@@ -15,6 +15,8 @@ from rbench.score.powered import PoweredEstimate, added_reach, estimate_limits, 
 from tests.recipes.world import ROOT
 
 Values = NDArray[np.float64]
+EVERYDAY = [(3, "agrees with 95%"), (3, "says the opposite")]
+"""What is simulated on every push: three raters, and a proxy that counts, or one that does not."""
 PACKAGE = json.loads((ROOT / "benchmarks" / "results" / "powered_package.json").read_text(encoding="utf-8"))["rows"]
 
 
@@ -37,8 +39,14 @@ def test_most_of_the_package_s_draws_use_a_proxy() -> None:
     assert len(PACKAGE) == 60 and sum(row["weight"] > 0.1 for row in PACKAGE) > 25
 
 
-@pytest.mark.parametrize("proxy", simulated.PROXIES)
-@pytest.mark.parametrize("raters", [1, 3])
+@pytest.mark.parametrize(
+    ("raters", "proxy"),
+    [
+        pytest.param(raters, proxy, marks=() if (raters, proxy) in EVERYDAY else pytest.mark.nightly)
+        for raters in (1, 3)
+        for proxy in simulated.PROXIES
+    ],
+)
 def test_the_interval_covers_whatever_the_proxy_says(proxy: str, raters: int) -> None:
     skill = (0.8, 1.0) if raters > 1 else (1.0, 1.0)
     rng = np.random.default_rng(7)

@@ -62,7 +62,7 @@ def test_the_interval_of_pearson_is_that_of_scipy() -> None:
     assert (score.low, score.high) == pytest.approx(stats.pearsonr(x, y).confidence_interval())
 
 
-@pytest.mark.parametrize("r", [0.2, 0.8])
+@pytest.mark.parametrize("r", [pytest.param(0.2, marks=pytest.mark.nightly), 0.8])
 def test_the_interval_of_spearman_is_that_of_a_bootstrap(r: float) -> None:
     data = drawn(400, r, 1)
     score = sts_scores(*data.T)[0]
@@ -78,7 +78,7 @@ def test_the_interval_of_spearman_is_that_of_a_bootstrap(r: float) -> None:
     assert (score.low, score.high) == pytest.approx((found.low, found.high), abs=0.02)
 
 
-@pytest.mark.parametrize("r", [0.3, 0.85])
+@pytest.mark.parametrize("r", [pytest.param(0.3, marks=pytest.mark.nightly), 0.85])
 def test_confidence_intervals_of_95_percent_hold_the_truth_in_95_percent_of_cases(r: float) -> None:
     truth = 6 / math.pi * math.asin(r / 2)  # Spearman's coefficient of a normal distribution (Kruskal 1958)
     scores = [sts_scores(*drawn(60, r, seed).T)[0] for seed in range(400)]
@@ -143,6 +143,7 @@ def test_pairs_have_each_text_encoded_once() -> None:
     assert spearman.value == pytest.approx(stats.spearmanr(by_hand, range(5)).statistic)
 
 
+@pytest.mark.nightly
 def test_scores_import_no_scipy_stats_until_they_are_computed() -> None:
     code = "import sys, rbench.score; sys.exit('scipy.stats' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

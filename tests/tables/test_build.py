@@ -11,7 +11,7 @@ from rbench.tables import Results, build
 from tests.tables.conftest import count, make_suite
 
 MakeRun = Callable[..., RunStore]
-WANTED = [(metric, layout) for metric in ("asr", "queries", "clean") for layout in ("paper", "by-task", "full")]
+WANTED = [(metric, layout) for metric in ("asr", "clean") for layout in ("paper", "full")]
 
 
 def test_tables_of_one_reading_are_those_of_the_store(make_run: MakeRun) -> None:

@@ -127,9 +127,7 @@ def odd_outcomes(number: int) -> list[Outcome]:
     ]
 
 
-@pytest.mark.parametrize("finished", [True, False])
-@pytest.mark.parametrize("texts", [True, False])
-@pytest.mark.parametrize("held", [6, 4000])
+@pytest.mark.parametrize(("held", "texts", "finished"), [(6, True, True), (6, False, False), (4000, True, False)])
 def test_the_frame_is_that_of_all_outcomes_at_once(
     make_run: MakeRun, texts: bool, finished: bool, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,19 +94,22 @@ def test_seeds_that_agree_leave_the_choice_of_texts() -> None:
     assert mean_interval([[JobValues(0, 0, {})] * 2], shares=True) is None
 
 
-@pytest.mark.parametrize(("count", "deviation"), [(3, 0.0), (3, 0.08), (5, 0.08)])
+@pytest.mark.parametrize(
+    ("count", "deviation"),
+    [(3, 0.08), pytest.param(3, 0.0, marks=pytest.mark.nightly), pytest.param(5, 0.08, marks=pytest.mark.nightly)],
+)
 def test_it_covers_the_rate_of_the_next_training_s_expectation(count: int, deviation: float) -> None:
     """Nineteen of twenty intervals hold the true rate; those of texts alone hold it much less often."""
     rng, inside, alone = np.random.default_rng(11), 0, 0
-    for _ in range(300):
+    for _ in range(100):
         rates = np.clip(0.5 + rng.normal(scale=deviation, size=(count, 1)), 0, 1)
-        values = (rng.random((count, 300)) < rates).astype(float)
+        values = (rng.random((count, 200)) < rates).astype(float)
         low, high = mean_interval([observed(values, trainings=True)], shares=True) or (1, 0)
         inside += low <= 0.5 <= high
         narrow = proportion_confint(values.sum(), values.size, method="wilson")
         alone += narrow[0] <= 0.5 <= narrow[1]
-    assert 0.92 <= inside / 300 <= 0.99
-    assert not deviation or alone / 300 < 0.8
+    assert 0.92 <= inside / 100 <= 0.99
+    assert not deviation or alone / 100 < 0.8
 
 
 @pytest.fixture
@@ -135,9 +138,9 @@ def cells_of(store: RunStore) -> list[AttackCell]:
 def test_tables_and_claims_state_one_interval(store: Callable[..., RunStore]) -> None:
     made = store()
     cells = RunCells(Results.of(made))
-    for metric in ("asr", "queries", "aua"):
+    for metric in ("asr", "queries"):
         for row in build_attack_table(made, metric).cells:  # type: ignore[arg-type]
-            if row["attack"] == ANY:
+            if row["attack"] == ANY or row["task"] != "mr":
                 continue
             named = CellOf(row["encoder"], row["task"], row["attack"], row["finetune"])
             found = judged(cells, metric, named)
@@ -169,6 +172,7 @@ def test_a_cell_without_a_value_has_no_interval(store: Callable[..., RunStore]) 
     assert (cell.score("oracle_asr").value, cell.score("oracle_asr").low) == (None, None)
 
 
+@pytest.mark.nightly
 def test_committed_runs_with_three_trainings_have_wider_intervals_where_trainings_differ() -> None:
     """Three trainings of beta 0.02 lie between 54 and 68%."""
     found = attack_grid(Results.of(RunStore(reference.run("dose-response-part3-doses")))).cells
@@ -179,7 +183,7 @@ def test_committed_runs_with_three_trainings_have_wider_intervals_where_training
     assert score.high - score.low > 2 * (sampled.high - sampled.low)
 
 
-@pytest.mark.parametrize("metric", ["sts", "con", "rev"])
+@pytest.mark.parametrize("metric", [pytest.param("sts", marks=pytest.mark.nightly), "con"])
 def test_tables_of_evaluations_state_the_intervals_of_claims(metric: str) -> None:
     run, table = ("dose-response-part3-doses", "sts") if metric == "sts" else ("cline-table4-local", "contrast")
     results = Results.of(RunStore(reference.run(run)))
@@ -196,6 +200,7 @@ def test_tables_of_evaluations_state_the_intervals_of_claims(metric: str) -> Non
     assert checked >= 2
 
 
+@pytest.mark.nightly
 def test_the_mean_over_sets_has_trainings_as_levels() -> None:
     """A training is behind all sets, so what it moves in one it moves in all."""
     results = Results.of(RunStore(reference.run("dose-response-part3-doses")))

@@ -56,7 +56,7 @@ def sampled(store: RunStore, metric: str) -> list[dict[str, Any]]:
     return [{**cell.sampled(metric).model_dump(), "task": cell.task} for cell in cells]
 
 
-@pytest.mark.parametrize(("first", "repeats"), [(0, 2), (5, 40 / 25), (19, 40 / 39), (20, 1)])
+@pytest.mark.parametrize(("first", "repeats"), [(0, 2), (5, 40 / 25), (20, 1)])
 def test_an_interval_counts_each_different_text_once(
     attacked: Callable[..., RunStore], first: int, repeats: float
 ) -> None:

@@ -57,18 +57,28 @@ def drawn(plan: Plan) -> Plan:
     return plan.model_copy(update={"jobs": tuple(jobs), "suite": suite, "draws": DRAWS})
 
 
-@pytest.fixture
-def attacked(tmp_path: Path) -> Callable[..., RunStore]:
-    def make(done: Callable[[Job], bool] = lambda job: True, texts: bool = False, **changes: Any) -> RunStore:
-        store = RunStore(tmp_path / f"run{len(list(tmp_path.iterdir()))}")
-        plan = drawn(make_plan(make_suite(**changes)))
-        store.write_plan(plan)
-        for job in plan.jobs:
-            if done(job):
-                finish(store, job, texts=texts)
-        return store
+def write_run(
+    root: Path, done: Callable[[Job], bool] = lambda job: True, texts: bool = False, **changes: Any
+) -> RunStore:
+    store = RunStore(root)
+    plan = drawn(make_plan(make_suite(**changes)))
+    store.write_plan(plan)
+    for job in plan.jobs:
+        if done(job):
+            finish(store, job, texts=texts)
+    return store
 
-    return make
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> RunStore:
+    """A RUN without outcomes, which no test changes."""
+    return write_run(tmp_path_factory.mktemp("attacked"))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> RunStore:
+    """The same with outcomes."""
+    return write_run(tmp_path_factory.mktemp("kept"), texts=True)
 
 
 def rates(job: Job) -> dict[str, tuple[float, int]]:
@@ -93,10 +103,14 @@ def values(store: RunStore, cell: dict[str, Any], metric: str) -> np.ndarray[Any
     return np.array(found)
 
 
-@pytest.mark.parametrize("metric", ["asr", "queries"])
-def test_an_encoder_has_one_row_and_two_spreads(attacked: Callable[..., RunStore], metric: str) -> None:
-    store = attacked()
+def test_an_encoder_has_one_row_and_two_spreads(attacked: RunStore) -> None:
+    for metric in ("asr", "queries"):
+        check_spreads(attacked, metric)
+
+
+def check_spreads(store: RunStore, metric: str) -> None:
     table = build_attack_table(store, metric)  # type: ignore[arg-type]
+    plain, intervals = (render(table, "markdown", intervals=shown) for shown in (False, True))
     assert [row[1] for row in table.rows] == ["minilm", "bert_b"] * 2
     assert len(table.cells) == 8
     for cell in table.cells:
@@ -115,9 +129,9 @@ def test_an_encoder_has_one_row_and_two_spreads(attacked: Callable[..., RunStore
         text = {"asr": lambda x: f"{100 * x:.1f}", "queries": lambda x: f"{x:.1f}"}[metric]
         train = text(cell["train_sd"]) if cell["train_sd"] is not None else "–"
         shown = f"{text(cell['value'])} ± {train}/{text(within)}"
-        assert shown in render(table, "markdown"), "spreads are shown without --intervals too"
+        assert shown in plain, "spreads are shown without --intervals too"
         interval = f"{text(cell['value'])} [{text(cell['low'])}, {text(cell['high'])}]"
-        assert interval in render(table, "markdown", intervals=True)
+        assert interval in intervals
 
 
 def test_the_spread_within_trainings_weighs_them_by_their_degrees_of_freedom() -> None:
@@ -134,16 +148,15 @@ def test_the_spread_within_trainings_weighs_them_by_their_degrees_of_freedom() -
     )
 
 
-def test_intervals_count_each_example_once(attacked: Callable[..., RunStore]) -> None:
+def test_intervals_count_each_example_once(attacked: RunStore) -> None:
     """Three trainings and two seeds attack the same 20 examples, so that the interval is as wide as that of one."""
-    store = attacked()
-    plan = store.plan()
+    plan = attacked.plan()
     assert plan is not None
-    for cell in build_attack_table(store, "asr").cells:
+    for cell in build_attack_table(attacked, "asr").cells:
         n = cell["n"] / (6 if cell["encoder"] == "minilm" else 2)
         low, high = proportion_confint(cell["value"] * n, n, method="wilson")
         assert (cell["low"], cell["high"]) == pytest.approx((low, high))
-    for cell in build_attack_table(store, "queries").cells:
+    for cell in build_attack_table(attacked, "queries").cells:
         labels = [label for label in DRAWS if cell["encoder"] == "minilm"] or [cell["encoder"]]
         jobs = [
             job for job in plan.jobs if job.parts[0] in labels and job.parts[1::2] == (cell["task"], cell["attack"])
@@ -154,9 +167,8 @@ def test_intervals_count_each_example_once(attacked: Callable[..., RunStore]) ->
         assert (cell["low"], cell["high"]) == pytest.approx((np.mean(queries) - half, np.mean(queries) + half))
 
 
-def test_an_average_has_the_spread_of_the_trainings_averages(attacked: Callable[..., RunStore]) -> None:
-    store = attacked()
-    table = build_attack_table(store, "aua")
+def test_an_average_has_the_spread_of_the_trainings_averages(attacked: RunStore) -> None:
+    table = build_attack_table(attacked, "aua")
     for row in table.rows:
         entries = dict(zip(table.header, row, strict=True))
         average, tasks = entries["Avg."], [entries["mr"], entries["mini_nli"]]
@@ -167,38 +179,35 @@ def test_an_average_has_the_spread_of_the_trainings_averages(attacked: Callable[
         assert set(expected) == (set(SEEDS) if row[1] == "minilm" else set())
 
 
-def test_notes_name_both_kinds_of_seeds(attacked: Callable[..., RunStore]) -> None:
-    for layout in ("paper", "by-task", "full"):
-        table = build_attack_table(attacked(), layout=layout)
+def test_notes_name_both_kinds_of_seeds(attacked: RunStore, kept: RunStore, tmp_path: Path) -> None:
+    for layout in ("full", "paper"):
+        table = build_attack_table(attacked, layout=layout)
         assert "Training seeds 0, 2, 1: 3 trainings of each of minilm." in table.notes
         assert "Not trained by rbench, so there is one of each: bert_b." in table.notes
         assert "Fine-tuning seeds 1, 0: 2 with each encoder." in table.notes
         assert not [note for note in table.notes if note.startswith("Seed")]
-    assert "each example counts once, however many seeds share it" in build_attack_table(attacked()).interval.lower()
-    assert "levels" in build_attack_table(attacked(texts=True)).interval
-    one = build_attack_table(attacked(seeds=(0,)))
+    assert "each example counts once, however many seeds share it" in table.interval.lower()
+    assert "levels" in build_attack_table(kept).interval
+    one = build_attack_table(write_run(tmp_path, seeds=(0,)))
     assert "±: standard deviation between training seeds." in one.notes
     entry = one.rows[0][2]
     assert isinstance(entry, Number) and entry.draws is not None and entry.draws.sd is not None
     assert f"{100 * (entry.value or 0):.1f} ± {100 * entry.draws.sd:.1f} |" in render(one, "markdown")
 
 
-def test_a_training_that_is_missing_makes_a_cell_partial(attacked: Callable[..., RunStore]) -> None:
-    store = attacked(done=lambda job: job.parts[0] != "minilm[seed=1]")
-    cells = {cell["encoder"]: cell for cell in build_attack_table(store).cells if cell["attack"] == "pwws"}
+def test_a_training_that_is_missing_makes_a_cell_partial(tmp_path: Path) -> None:
+    table = build_attack_table(write_run(tmp_path / "two", done=lambda job: job.parts[0] != "minilm[seed=1]"))
+    cells = {cell["encoder"]: cell for cell in table.cells if cell["attack"] == "pwws"}
     assert (cells["minilm"]["train_seeds"], cells["minilm"]["seeds"]) == (2, 2)
-    row = build_attack_table(store).rows[0]
+    row = table.rows[0]
     assert isinstance(row[2], Number) and row[2].partial
-    assert "minilm[seed=1]/mr/clean/pwws/seed1" in "\n".join(build_attack_table(store).notes)
-    nothing = build_attack_table(attacked(done=lambda job: False))
+    assert "minilm[seed=1]/mr/clean/pwws/seed1" in "\n".join(table.notes)
+    nothing = build_attack_table(write_run(tmp_path / "none", done=lambda job: False))
     assert all(cell["train_sd"] is None and cell["train_seeds"] == 0 for cell in nothing.cells)
 
 
-def test_the_full_layout_and_the_frame_have_a_column(attacked: Callable[..., RunStore]) -> None:
-    store = attacked(texts=True)
-    plan = store.plan()
-    assert plan is not None
-    table = build_attack_table(store, layout="full")
+def test_the_full_layout_and_the_frame_have_a_column(kept: RunStore) -> None:
+    table = build_attack_table(kept, layout="full")
     column = table.header.index("Training seed")
     assert table.header[column + 1] == "Seed"
     assert {row[column] for row in table.rows if row[1] == "minilm"} == set(SEEDS)
@@ -210,7 +219,7 @@ def test_the_full_layout_and_the_frame_have_a_column(attacked: Callable[..., Run
         ("bert_b", ""),
     }
     assert {cell["train_seed"] for cell in json.loads(render(table, "json"))["cells"]} == {*SEEDS, None}
-    frame = results_frame(store)
+    frame = results_frame(kept)
     assert set(frame.encoder) == {"minilm", "bert_b"} and str(frame.dtypes["train_seed"]) == "Int64"
     assert frame[frame.encoder == "bert_b"].train_seed.isna().all()
     sound = frame[frame.status.isin(["succeeded", "failed"])]
@@ -307,11 +316,10 @@ def test_a_step_that_was_selected_is_told_once_an_encoder(tmp_path: Path) -> Non
     assert note.endswith(": bert_b.")
 
 
-def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., RunStore]) -> None:
-    store = attacked(texts=True)
-    plan = store.plan()
+def test_all_attacks_together_are_paired_by_both_seeds(kept: RunStore) -> None:
+    plan = kept.plan()
     assert plan is not None
-    results = Results.of(store)
+    results = Results.of(kept)
     table = build_attack_table(results, "asr")
     unique = {(c["encoder"], c["task"]): c for c in uniques.UniqueSuccesses().table(uniques.NoOptions(), results).cells}
     cells = [cell for cell in table.cells if cell["attack"] == ANY]
@@ -337,11 +345,10 @@ def test_all_attacks_together_are_paired_by_both_seeds(attacked: Callable[..., R
         )
 
 
-def test_a_budget_curve_counts_an_example_once_however_many_trainings_share_it(
-    attacked: Callable[..., RunStore],
-) -> None:
-    table = budgets.BudgetCurves().table(budgets.Options(), Results.of(attacked(texts=True)))
-    rates = {(c["attack"], c["encoder"], c["task"]): c for c in build_attack_table(attacked(texts=True)).cells}
+def test_a_budget_curve_counts_an_example_once_however_many_trainings_share_it(kept: RunStore) -> None:
+    results = Results.of(kept)
+    table = budgets.BudgetCurves().table(budgets.Options(), results)
+    rates = {(c["attack"], c["encoder"], c["task"]): c for c in build_attack_table(results).cells}
     for cell in table.cells:
         rate = rates[cell["attack"], cell["encoder"], cell["task"]]  # type: ignore[index]
         assert cell["asr"] == rate["value"]

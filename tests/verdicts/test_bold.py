@@ -135,18 +135,17 @@ def test_seconds_are_not_tested_and_the_caption_says_so(tmp_path: Path) -> None:
 def test_equal_encoders_rarely_lose_the_bold(tmp_path: Path) -> None:
     """The best is picked by looking, so the correction must cover that: five equal encoders, one text in two falls."""
     rng, lost = np.random.default_rng(0), 0
-    for i in range(12):
+    for i in range(6):
         fell = {name: [bool(x) for x in rng.random(N) < 0.5] for name in "abcde"}
         results = make_results(tmp_path / str(i), fell)
         best = bold(build(results))
         lost += bool(best) and bool(bold(mark_bold(build(results), results)))
-    assert lost <= 2, lost  # 0.6 are expected at 5%
+    assert lost <= 1, lost  # 0.3 are expected at 5%
 
 
-@pytest.mark.parametrize("seeds", [(0, 1, 2)])
-def test_seeds_are_drawn_with_the_examples(tmp_path: Path, seeds: tuple[int, ...]) -> None:
+def test_seeds_are_drawn_with_the_examples(tmp_path: Path) -> None:
     """Each seed has the same difference, so that even three seeds are enough; no p value is taken of 180 examples."""
-    results = make_results(tmp_path, {"a": first(20), "b": first(40)}, seeds=seeds)
+    results = make_results(tmp_path, {"a": first(20), "b": first(40)}, seeds=(0, 1, 2))
     assert bold(mark_bold(build(results), results)) == ["a"]
 
 

@@ -226,8 +226,9 @@ def test_a_decided_cell_says_which_way(make_run: MakeRun) -> None:
     assert dataclasses.replace(sure, p=0.05).verdict == "undecided"
 
 
-@pytest.mark.parametrize("metric", ["asr", "queries"])
-@pytest.mark.parametrize("fmt", ["markdown", "latex", "csv", "json"])
+@pytest.mark.parametrize(
+    ("fmt", "metric"), [("markdown", "asr"), ("latex", "queries"), ("csv", "asr"), ("json", "queries")]
+)
 def test_the_table_has_every_cell_and_says_what_it_is_about(make_run: MakeRun, fmt: str, metric: str) -> None:
     found: Any = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN, metric=metric)
     text = render(build_table(found), fmt, intervals=True)
@@ -248,22 +249,21 @@ def test_any_attack_counts_a_text_once_over_all_attacks(make_run: MakeRun, seeds
 
     def fell(encoder: str, seed: int, example: str) -> bool | None:
         """Whether any attack succeeded; None where the victim was wrong, or an attack raised an exception."""
-        statuses = [outcomes(store, encoder, attack=name)[seed][example].status for name in names]
+        statuses = [read[encoder, name][seed][example].status for name in names]
         return None if {"skipped", "errored"} & set(statuses) else "succeeded" in statuses
 
-    plan = store.plan()
-    assert plan is not None
-    names = sorted({job.parts[3] for job in plan.jobs})
-    assert len(names) == 2
+    names = ("bertattack[max_words=10]", "pwws")
+    read = {(encoder, name): outcomes(store, encoder, attack=name) for encoder in BETWEEN for name in names}
     pairs = [
         (a, b)
         for seed in range(len(seeds))
-        for example in outcomes(store, "minilm")[seed]
+        for example in read["minilm", "pwws"][seed]
         if (a := fell("minilm", seed, example)) is not None and (b := fell("bert_b", seed, example)) is not None
     ]
     assert found.difference.n == len(pairs)
     assert found.difference.value == pytest.approx(sum(b - a for a, b in pairs) / len(pairs))
-    own = [cell(compare(store.root, between=BETWEEN), attack=name) for name in names]
+    each = compare(store.root, between=BETWEEN)
+    own = [cell(each, attack=name) for name in names]
     assert found.difference.n <= min(one.difference.n for one in own)
     assert found.unpaired[0] is not None
     assert found.unpaired[0] >= max(one.unpaired[0] or 0 for one in own) - 0.1, "an errored text may leave both"
@@ -349,9 +349,7 @@ def test_seeds_that_one_side_lacks_are_said(make_run: MakeRun) -> None:
     assert "mr/clean/pwws: only one side has the fine-tuning seeds 1" in notes
 
 
-@pytest.mark.parametrize(
-    ("metric", "arrow"), [("asr", "↓"), ("aua", "↑"), ("queries", "↑"), ("seconds", "↓"), ("any_attack", "↓")]
-)
+@pytest.mark.parametrize(("metric", "arrow"), [("asr", "↓"), ("queries", "↑")])
 def test_the_arrow_says_which_way_is_robust(make_run: MakeRun, metric: str, arrow: str) -> None:
     found = compare(make_run(make_suite(**ONE_SEED), sealed=True).root, between=BETWEEN, metric=metric)
     assert arrow in render(build_table(found), "markdown").splitlines()[0]

@@ -31,7 +31,7 @@ def title(axes: Axes) -> str:
 
 
 def test_a_long_title_does_not_widen_its_column(tmp_path: Path) -> None:
-    panels = draw(write_run(tmp_path, flagged="above"))
+    panels = draw(write_run(tmp_path), encoder=["below", "above"])
     panels[4].texts[0].set_text("a long title " * 9)
     figure = panels[0].get_figure()
     assert figure is not None
@@ -63,15 +63,11 @@ def test_each_training_has_a_row_and_each_group_a_column(tmp_path: Path) -> None
     ]
 
 
-def test_lines_are_the_records_series(tmp_path: Path) -> None:
+def test_lines_are_the_records_series_and_chance_is_a_grey_one(tmp_path: Path) -> None:
     for axes in draw(write_run(tmp_path)):
         for line in axes.lines:
             value = TERMS[str(line.get_label())]
             assert [*line.get_xdata()] == [1, 4, 9] and [*line.get_ydata()] == [value, value / 4, value / 9]
-
-
-def test_chance_is_a_grey_line_and_the_others_differ_in_all_channels(tmp_path: Path) -> None:
-    for axes in draw(write_run(tmp_path)):
         chance = [line for line in axes.lines if str(line.get_label()).endswith(" at chance")]
         others = [line for line in axes.lines if line not in chance]
         assert all(line.get_color() == style.MUTED and line.get_marker() in ("", "None") for line in chance)

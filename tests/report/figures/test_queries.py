@@ -62,7 +62,7 @@ def lost(asr: float, aua: float) -> float:
     return aua * asr / (1 - asr)
 
 
-def test_points_of_each_task_are_the_tables_numbers(make_run: MakeRun) -> None:
+def test_points_of_each_task_are_the_tables_numbers_and_bars_wilsons_and_students_intervals(make_run: MakeRun) -> None:
     store = make_run()
     fell, after, asked = (table(store, metric) for metric in ("asr", "aua", "queries"))
     panels = draw(store, panels="task")
@@ -74,16 +74,25 @@ def test_points_of_each_task_are_the_tables_numbers(make_run: MakeRun) -> None:
         for encoder, drawn in found.items():
             key = (encoder, attack, task)
             assert drawn == [(pytest.approx(100 * lost(fell[key], after[key])), asked[key])]
+            across, along = ends(axes, encoder)
+            _, _, x, y = slow(store, encoder, attack, task)
+            assert across == pytest.approx(x[None]) and along == pytest.approx(y[None])
 
 
-def test_the_mean_counts_each_task_the_same(make_run: MakeRun) -> None:
+def test_the_mean_counts_each_task_the_same_and_an_attack_has_a_panel(make_run: MakeRun) -> None:
     store = make_run()
     fell, after, asked = (table(store, metric) for metric in ("asr", "aua", "queries"))
-    for axes, attack in zip(draw(store), ATTACKS, strict=True):
+    panels = draw(store)
+    for axes, attack in zip(panels, ATTACKS, strict=True):
         for encoder, [(x, y)] in points(axes).items():
             keys = [(encoder, attack, task) for task in TASKS]
             assert x == pytest.approx(100 * np.mean([lost(fell[key], after[key]) for key in keys]))
             assert y == pytest.approx(np.mean([asked[key] for key in keys]))
+    first, second = panels
+    assert [axes.get_title() for axes in (first, second)] == [*ATTACKS]
+    assert first.get_xlim() == second.get_xlim() and first.get_ylim() == second.get_ylim()
+    (legend,) = first.figure.legends  # type: ignore[union-attr]
+    assert [text.get_text() for text in legend.get_texts()] == ["minilm", "bert_b"]
 
 
 def slow(store: RunStore, encoder: str, attack: str, task: str) -> tuple[Any, Any, Any, Any]:
@@ -99,16 +108,6 @@ def slow(store: RunStore, encoder: str, attack: str, task: str) -> tuple[Any, An
     return 100 * lost / len(seen), mean, 100 * x, np.array(stats.t.interval(0.95, len(spent) / 2 - 1, mean, error))
 
 
-def test_bars_are_wilsons_and_students_intervals(make_run: MakeRun) -> None:
-    store = make_run()
-    for axes in draw(store, panels="task"):
-        for encoder in ("minilm", "bert_b"):
-            across, along = ends(axes, encoder)
-            task, attack = where(axes)
-            _, _, x, y = slow(store, encoder, attack, task)
-            assert across[0] == pytest.approx(x) and along[0] == pytest.approx(y)
-
-
 def test_bars_of_a_mean_add_the_distances_of_the_tasks_as_squares(make_run: MakeRun) -> None:
     store = make_run()
     axes, _ = draw(store)
@@ -119,20 +118,6 @@ def test_bars_of_a_mean_add_the_distances_of_the_tasks_as_squares(make_run: Make
         down = math.sqrt(sum((one[value] - one[interval][0]) ** 2 for one in found)) / 2
         up = math.sqrt(sum((one[interval][1] - one[value]) ** 2 for one in found)) / 2
         assert drawn == pytest.approx([mean - down, mean + up])
-
-
-def test_an_attack_has_a_panel_and_all_have_the_same_axes(make_run: MakeRun) -> None:
-    first, second = draw(make_run())
-    assert [axes.get_title() for axes in (first, second)] == [*ATTACKS]
-    assert first.get_xlim() == second.get_xlim() and first.get_ylim() == second.get_ylim()
-    (legend,) = first.figure.legends  # type: ignore[union-attr]
-    assert [text.get_text() for text in legend.get_texts()] == ["minilm", "bert_b"]
-
-
-def test_every_point_has_its_bars(make_run: MakeRun) -> None:
-    for axes in draw(make_run(), panels="task"):
-        for one in series(axes).values():
-            assert len(one[2]) == 2 and all(len(bars.get_segments()) == 1 for bars in one[2])
 
 
 def test_a_point_that_lacks_a_task_is_left_out_and_counted(make_run: MakeRun) -> None:

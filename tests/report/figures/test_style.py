@@ -124,7 +124,7 @@ def test_panels_without_a_title_to_show_are_not_there() -> None:
     assert [axes.get_title() for axes in panels] == ["one", "two", "three"] and figure.axes == panels
 
 
-@pytest.mark.parametrize("fmt", style.FORMATS)
+@pytest.mark.parametrize("fmt", ["svg", "pdf", pytest.param("png", marks=pytest.mark.nightly)])
 def test_the_same_figure_makes_the_same_bytes_whatever_the_users_settings(fmt: str) -> None:
     first = first_written(fmt)
     with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "path", "text.parse_math": True, "savefig.dpi": 50}):
@@ -132,6 +132,7 @@ def test_the_same_figure_makes_the_same_bytes_whatever_the_users_settings(fmt: s
         assert matplotlib.rcParams["font.size"] == 20, "the user's settings come back"
 
 
+@pytest.mark.nightly
 def test_other_processes_make_the_same_bytes_without_pyplot() -> None:
     other = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert other.stdout == str(digests()), other.stderr

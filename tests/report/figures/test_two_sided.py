@@ -43,7 +43,7 @@ def test_marks_stand_at_the_numbers_of_the_table_and_controls_are_grey(blinded: 
     assert "two" in figure.get_supxlabel()
 
 
-@pytest.mark.parametrize("width", ["column", "page"])
+@pytest.mark.parametrize("width", ["column", pytest.param("page", marks=pytest.mark.nightly)])
 def test_it_is_read_at_the_width_of_a_paper(blinded: MeasureContext, width: str) -> None:
     drawn, _ = print_figure(lambda: TwoSidedFigure().draw(Options(), stored(blinded, **ASKED)), width)
     assert len(drawn.axes) == 1
