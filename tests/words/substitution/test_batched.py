@@ -24,7 +24,7 @@ TEXTS = [
     "very unseen, the",
     "",
     "great! GREAT tale; the yarn feels fine - a neat picture (awful)",
-    *toy.sentences(np.random.default_rng(3), 6)[0],
+    *toy.sentences(np.random.default_rng(3), 2)[0],
 ]
 
 
@@ -227,7 +227,7 @@ def test_budgets_are_never_passed_and_round_down():
     assert 0.29 * 100 < 29 == at_most(50, 0.29)(100), "a product that is whole but for its last digit"
     geometry, encoder, head = made()
     texts = [(text,) for text in TEXTS]
-    for budget in (0, 1, 2, 99):
+    for budget in (0, 2, 99):
         results = swap(
             geometry,
             texts,
@@ -366,7 +366,7 @@ def test_the_next_search_sees_the_next_weights():
 
 def test_the_loss_rises_on_average():
     geometry, encoder, head = made()
-    texts, loss = [(text,) for text in toy.sentences(np.random.default_rng(9), 60)[0]], Loss(60, 6)
+    texts, loss = [(text,) for text in toy.sentences(np.random.default_rng(9), 24)[0]], Loss(24, 6)
     results = swap(geometry, texts, encoder=encoder, loss=loss, max_words=at_most(10, 0.4), max_length=64, project=head)
     encoder.eval(), head.eval()
     rows = range(len(texts))
