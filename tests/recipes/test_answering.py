@@ -53,7 +53,7 @@ def test_a_function_and_an_endpoint_give_the_outcomes_of_their_weights(
     task: TaskSpec, bert: Path, resources: Resources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     victim = world.victim(bert, task)
-    examples = world.examples(task, victim, 12)
+    examples = world.examples(task, victim, 6)
     expected = outcomes(victim, resources, task, examples, pooled=1)
     statuses = {one["status"] for one in expected}
     assert "skipped" in statuses and statuses & {"succeeded", "failed"} and "errored" not in statuses
@@ -75,7 +75,7 @@ def test_a_function_and_an_endpoint_give_the_outcomes_of_their_weights(
         endpoint = open_answering(
             VictimSpec(name="e", endpoint={"url": server.url, "concurrency": 3, "timeout": 300}, version="1"), task
         )
-        assert outcomes(endpoint, resources, task, examples, pooled=12) == expected
+        assert outcomes(endpoint, resources, task, examples, pooled=6) == expected
         assert server.most > 1
     finally:
         server.close()

@@ -147,7 +147,7 @@ def test_texts_of_a_kind_of_their_own_end_the_count_and_not_the_attack() -> None
     assert attacked(built, TEXT) == (4, 2), "until the next example"
 
 
-@pytest.mark.parametrize("name", [*world.ALL, "geometry", "random"])
+@pytest.mark.parametrize("name", ["pwws", "bertattack", "geometry", "random"])
 def test_counts_are_those_of_a_slow_look_at_every_word(name: str, single: recipes.Victim, resources: Resources) -> None:
     """Each word of each text that the search asks about is tried alone, without any cache."""
     spec = world.spec(name, query_budget=60)

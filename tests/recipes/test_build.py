@@ -194,9 +194,9 @@ def outcomes(spec: AttackSpec, victim: recipes.Victim, resources: Resources, tas
 
 @pytest.mark.parametrize("name", ["bae", "textbugger"])
 def test_max_words_bounds_the_words_changed(name: str, single: recipes.Victim, resources: Resources) -> None:
-    free = outcomes(world.spec(name), single, resources, world.SINGLE, 12)
+    free = outcomes(world.spec(name), single, resources, world.SINGLE, 6)
     assert any(o.num_words_changed > 1 for o in free)
-    bounded = outcomes(world.spec(name, max_words=1), single, resources, world.SINGLE, 12)
+    bounded = outcomes(world.spec(name, max_words=1), single, resources, world.SINGLE, 6)
     assert {o.num_words_changed for o in bounded} == {0, 1}, "what is allowed is what is reported"
 
 
@@ -212,10 +212,10 @@ def test_a_word_split_in_two_leaves_room_for_one_more() -> None:
     assert EnoughWordsChanged(2)._get_modifiable_indices(split) == {0, 1, 2, 3, 4}
 
 
-@pytest.mark.parametrize("name", ["pwws", "textfooler", "bertattack"])
+@pytest.mark.parametrize("name", ["pwws", "bertattack"])
 def test_a_budget_bounds_the_queries(name: str, single: recipes.Victim, resources: Resources) -> None:
     free = {o.example_id: o for o in outcomes(world.spec(name), single, resources, world.SINGLE, 4)}
-    for budget in (1, 2, 9, 25):
+    for budget in (1, 9):
         bounded = outcomes(world.spec(name, query_budget=budget), single, resources, world.SINGLE, 4)
         assert all(o.num_queries <= budget and o.error is None for o in bounded)
         for o in bounded:
@@ -225,14 +225,14 @@ def test_a_budget_bounds_the_queries(name: str, single: recipes.Victim, resource
 
 @pytest.mark.parametrize("name", world.ALL)
 def test_the_premise_stays(name: str, pair: recipes.Victim, resources: Resources) -> None:
-    found = outcomes(world.spec(name), pair, resources, world.PAIR, 3)
+    found = outcomes(world.spec(name), pair, resources, world.PAIR, 2)
     assert any(o.perturbed is not None and o.perturbed[1] != o.original[1] for o in found)
     assert all(o.perturbed is None or o.perturbed[0] == o.original[0] for o in found)
 
 
 def test_on_other_pairs_both_texts_may_change(pair: recipes.Victim, resources: Resources) -> None:
     task = world.PAIR.model_copy(update={"kind": "paraphrase"})
-    found = [o for o in outcomes(world.spec("pwws"), pair, resources, task, 12) if o.perturbed is not None]
+    found = [o for o in outcomes(world.spec("pwws"), pair, resources, task, 6) if o.perturbed is not None]
     assert any(o.perturbed[0] != o.original[0] for o in found if o.perturbed)
 
 

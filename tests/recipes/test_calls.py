@@ -29,7 +29,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return world.write_bert(folder / "victim", 0, head=False), world.write_bert(folder / "lm", 1, head=True)
 
 
-@pytest.mark.parametrize("name", world.ALL)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in ("pwws", "bae") else [pytest.mark.nightly]) for name in world.ALL]
+)
 def test_a_hundred_rows_take_few_calls(name: str, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     calls, rows = Counter[str](), Counter[str]()
     whole = Network._whole

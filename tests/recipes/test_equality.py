@@ -42,11 +42,24 @@ def stock_outcomes(name: str, task_name: str, examples: tuple[Example, ...], ber
         return [same(outcome) for outcome in made]
 
 
-CASES = [(world.SINGLE, "torch"), (world.PAIR, "torch"), (world.SINGLE, "onednn"), (world.SINGLE, "openvino")]
+KINDS = {
+    "single": (world.SINGLE, "torch"),
+    "nli": (world.PAIR, "torch"),
+    "onednn": (world.SINGLE, "onednn"),
+    "openvino": (world.SINGLE, "openvino"),
+}
+EVERYDAY = {*((name, "single") for name in world.ALL), ("textbugger", "nli"), ("pwws", "onednn"), ("pwws", "openvino")}
+"""Each recipe on one text, and pairs and each back-end with a quick recipe; by night all recipes on all of them."""
 
 
-@pytest.mark.parametrize(("task", "backend"), CASES, ids=["single", "nli", "onednn", "openvino"])
-@pytest.mark.parametrize("name", world.ALL)
+@pytest.mark.parametrize(
+    ("name", "task", "backend"),
+    [
+        pytest.param(name, *given, id=f"{name}-{kind}", marks=[] if (name, kind) in EVERYDAY else [pytest.mark.nightly])
+        for kind, given in KINDS.items()
+        for name in world.ALL
+    ],
+)
 def test_outcomes_equal_stock(name: str, task: TaskSpec, backend: str, bert: Path, lm: Path) -> None:
     if backend not in backends.usable(torch.device("cpu")):
         pytest.skip(f"no {backend} here")

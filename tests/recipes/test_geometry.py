@@ -89,7 +89,7 @@ def algorithm_1(victim, masked_words, text, label, max_words, accept_flip=True):
 def test_the_attack_is_algorithm_1(victim, accept_flip):
     attack = build_attack(victim, max_words=4, accept_flip=accept_flip)
     successes = changed = 0
-    for text, label in list(zip(*TEXTS, strict=True))[:20]:  # by hand a text takes a tenth of a second
+    for text, label in list(zip(*TEXTS, strict=True))[:8]:  # by hand a text takes a tenth of a second
         if predict_label(victim, text) != label:
             continue
         result = attack.attack(text, label)
@@ -104,14 +104,14 @@ def test_the_attack_is_algorithm_1(victim, accept_flip):
         assert isinstance(result, textattack.attack_results.SuccessfulAttackResult) == flipped
         successes += flipped
         changed += len(steps)
-    assert successes > 3
+    assert successes > 1
     assert changed > successes
 
 
 def test_the_attack_is_algorithm_1_on_any_encoder(untrained):
     kind, victim = untrained
     attack = build_attack(victim, kind, max_words=3)
-    for text in TEXTS[0][:12]:
+    for text in TEXTS[0][:4]:
         label = predict_label(victim, text)
         result = attack.attack(text, label)
         _, final, queries = algorithm_1(victim, attack.transformation.source, text, label, 3)
@@ -188,7 +188,7 @@ def test_words_lie_where_they_are_in_each_column():
 
 def test_stop_words_and_words_without_a_vector_stay(victim):
     attack = build_attack(victim, accept_flip=False)
-    for text, label in list(zip(*TEXTS, strict=True))[:20]:
+    for text, label in list(zip(*TEXTS, strict=True))[:8]:
         if predict_label(victim, text) == label:
             words = split_words(text)
             touched = {words[k] for k in find_changed_words(attack.attack(text, label))}
@@ -233,11 +233,10 @@ def test_a_text_in_which_nothing_can_be_replaced_fails_with_one_gradient(victim,
     assert result.perturbed_result.num_queries in (1, 2)
 
 
-@pytest.mark.parametrize("max_words", [1, 2])
-def test_max_words_is_kept(victim, max_words):
-    attack = build_attack(victim, max_words=max_words)
-    sizes = [len(find_changed_words(attack.attack(t, predict_label(victim, t)))) for t in TEXTS[0][:10]]
-    assert max(sizes) == max_words
+def test_max_words_is_kept(victim):
+    attack = build_attack(victim, max_words=2)
+    sizes = [len(find_changed_words(attack.attack(t, predict_label(victim, t)))) for t in TEXTS[0][:6]]
+    assert max(sizes) == 2
 
 
 # ------------------------------------------------------------------------------------------------------- what it costs
@@ -246,11 +245,11 @@ def test_max_words_is_kept(victim, max_words):
 @pytest.fixture(scope="module")
 def unbounded(victim):
     """Texts and labels, and what they become without a budget."""
-    free, pairs = build_attack(victim), list(zip(*TEXTS, strict=True))[:12]
+    free, pairs = build_attack(victim), list(zip(*TEXTS, strict=True))[:6]
     return [(text, label, free.attack(text, label)) for text, label in pairs if predict_label(victim, text) == label]
 
 
-@pytest.mark.parametrize("budget", [1, 2, 3, 5, 9, 14])
+@pytest.mark.parametrize("budget", [1, 5])
 def test_a_query_budget_is_never_passed(victim, unbounded, budget):
     attack = build_attack(victim)
     attack.goal_function.query_budget = budget
@@ -266,7 +265,7 @@ def test_a_query_budget_is_never_passed(victim, unbounded, budget):
 def test_runs_repeat_exactly(victim):
     def run():
         attack = build_attack(victim)
-        return [attack.attack(t, predict_label(victim, t)).perturbed_result.attacked_text.text for t in TEXTS[0][:10]]
+        return [attack.attack(t, predict_label(victim, t)).perturbed_result.attacked_text.text for t in TEXTS[0][:4]]
 
     assert run() == run()
 
@@ -286,11 +285,12 @@ def test_the_most_words_are_the_papers():
     assert find("attacks", "geometry").open().Options().max_words == 20
 
 
-@pytest.mark.parametrize("name", ["geometry", "random"])
-def test_reading_an_attack_file_does_not_load_torch(name):
+def test_reading_an_attack_file_does_not_load_torch():
     code = (
-        f"import sys; from rbench.config.code import find; m = find('attacks', {name!r}).open(); m.Options(); assert "
-        "m.title and m.resources; assert not {'torch', 'textattack', 'transformers'} & set(sys.modules)"
+        "import sys; from rbench.config.code import find\n"
+        "for m in (find('attacks', name).open() for name in ('geometry', 'random')):\n"
+        "    m.Options(); assert m.title and m.resources\n"
+        "assert not {'torch', 'textattack', 'transformers'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
@@ -298,7 +298,7 @@ def test_reading_an_attack_file_does_not_load_torch(name):
 def test_absolute_projection_is_another_search(victim):
     def ends(**options):
         attack = build_attack(victim, accept_flip=False, max_words=2, **options)
-        return [attack.attack(t, predict_label(victim, t)).perturbed_result.score for t in TEXTS[0]]
+        return [attack.attack(t, predict_label(victim, t)).perturbed_result.score for t in TEXTS[0][:10]]
 
     signed, absolute = ends(), ends(projection="absolute")
     assert signed != absolute

@@ -63,7 +63,7 @@ CASES = [
     {},
     {"variant": "released"},
     *({name: value} for name, value in SWITCHES.items()),
-    *({"variant": "released", name: value} for name, value in BACK.items()),
+    *(pytest.param({"variant": "released", name: value}, marks=pytest.mark.nightly) for name, value in BACK.items()),
 ]
 
 
@@ -153,11 +153,12 @@ def slow(victim, source, text, label, options):
 
 @pytest.mark.parametrize("given", CASES, ids=lambda given: " ".join(f"{k}={v}" for k, v in given.items()) or "printed")
 def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
-    """The variants on all texts, an option alone on some: the slow attack takes seconds."""
+    """The variants on both victims, an option alone on that of four classes: the slow attack takes seconds."""
     options = find("attacks", "geometry").open().Options(**given)
-    texts = TEXTS[0][: 8 if set(given) <= {"variant"} else 3]
+    whole = set(given) <= {"variant"}
+    texts = TEXTS[0][: 4 if whole else 2]
     replaced = 0
-    for victim in victims:
+    for victim in victims if whole else victims[1:]:
         attack = build_attack(victim, **given)
         for text in texts:
             label = predict_label(victim, text)
@@ -165,32 +166,28 @@ def test_each_variant_and_each_option_alone_is_the_slow_attack(victims, given):
             found = (result.perturbed_result.attacked_text.text, result.perturbed_result.num_queries)
             assert found == slow(victim, attack.transformation.source, text, label, options)
             replaced += len(find_changed_words(result))
-    assert replaced >= len(texts)
+    assert replaced >= len(texts) // 2
 
 
 @pytest.fixture(scope="module")
-def ends(victims):
-    """What an attack ends with under options beside a base, text by text."""
+def end(victims):
+    """What an attack on a text ends with, under options beside a base."""
 
     @functools.cache
-    def found(**given):
+    def found(which, text, **given):
         base = {"source": "neighbours", "candidates": 24, "min_cosine": -1.0, "accept_flip": False}
-        results = []
-        for victim in victims:
-            attack = build_attack(victim, **{**base, **given})
-            for text in TEXTS[0][:8]:
-                result = attack.attack(text, predict_label(victim, text)).perturbed_result
-                results.append((result.attacked_text.text, result.num_queries))
-        return results
+        victim = victims[which]
+        result = build_attack(victim, **{**base, **given}).attack(text, predict_label(victim, text)).perturbed_result
+        return result.attacked_text.text, result.num_queries
 
     return found
 
 
 @pytest.mark.parametrize("name", [name for name in SWITCHES if name not in ("direction", "keep", "accept_flip")])
-def test_each_option_acts(ends, name):
-    """Alone, it changes what the attack ends with, or how it gets there. The toy is too small for three of them."""
-    other = {"source": "masked_lm", "min_cosine": 0.5}
-    assert ends() != ends(**{name: other.get(name, SWITCHES[name])})
+def test_each_option_acts(end, name):
+    """Alone, it changes what some attack ends with, or how it gets there. The toy is too small for three of them."""
+    given = {name: {"source": "masked_lm", "min_cosine": 0.5}.get(name, SWITCHES[name])}
+    assert any(end(which, text) != end(which, text, **given) for text in TEXTS[0][:8] for which in (0, 1))
 
 
 @pytest.mark.parametrize("given", [{}, {"variant": "released"}, {"keep": "positive"}, {"accept_flip": False}])
@@ -208,7 +205,7 @@ def test_deepfools_direction_is_the_normal_of_the_nearest_boundary(victims):
     weight = victim.classifier.head.weight.detach().double()
     along = {way: VictimGradients(victim, way) for way in ("deepfool", "gradient")}
     apart = 0
-    for text in TEXTS[0][:6]:
+    for text in TEXTS[0][:4]:
         label = predict_label(victim, text)
         z, v, _ = compute_gradients(victim.classifier, text, label)
         looks = {way: gradients([AttackedText(text)], [label]) for way, gradients in along.items()}
@@ -304,13 +301,13 @@ def unbounded(victims):
     for victim in victims:
         free, pairs = (
             build_attack(victim, variant="released"),
-            [(text, predict_label(victim, text)) for text in TEXTS[0]],
+            [(text, predict_label(victim, text)) for text in TEXTS[0][:6]],
         )
         found.append([(text, label, free.attack(text, label).perturbed_result) for text, label in pairs])
     return found
 
 
-@pytest.mark.parametrize("budget", [1, 2, 3, 6, 11])
+@pytest.mark.parametrize("budget", [2, 6])
 def test_a_query_budget_is_never_passed(victims, unbounded, budget):
     for victim, ends in zip(victims, unbounded, strict=True):
         attack = build_attack(victim, variant="released")

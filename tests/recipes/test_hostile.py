@@ -58,7 +58,17 @@ def outcomes(
     return {outcome.original: outcome for outcome in found}
 
 
-@pytest.mark.parametrize("name", [*world.ALL, "geometry", "random"])
+EVERYDAY = ("textbugger", "bertattack", "geometry")
+"""One attack on letters, one with a masked LM, and one of rbench's own."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in EVERYDAY else [pytest.mark.nightly])
+        for name in (*world.ALL, "geometry", "random")
+    ],
+)
 def test_no_text_breaks_an_attack(name: str, single: recipes.Victim, resources: Resources) -> None:
     found = outcomes(name, single, resources, world.SINGLE, [(text,) for text in (*TEXTS, *NO_WORDS)])
     for text in TEXTS:
@@ -69,7 +79,10 @@ def test_no_text_breaks_an_attack(name: str, single: recipes.Victim, resources: 
         assert (found[text,].num_queries, found[text,].original_prediction) == (0, None)
 
 
-@pytest.mark.parametrize("name", [*world.ALL, "geometry"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in EVERYDAY else [pytest.mark.nightly]) for name in (*world.ALL, "geometry")],
+)
 def test_no_pair_breaks_an_attack(name: str, pair: recipes.Victim, resources: Resources) -> None:
     found = outcomes(name, pair, resources, world.PAIR, [*PAIRS, NO_WORDS_PAIR])
     assert {found[texts].status for texts in PAIRS} <= {"succeeded", "failed"}, [o.error for o in found.values()]

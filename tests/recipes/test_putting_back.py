@@ -22,7 +22,7 @@ def victim(folder: Path) -> Victim:
     return world.victim(folder, world.SINGLE)
 
 
-def attacked(victim: Victim, folder: Path, name: str, n: int = 40, **options: Any) -> list[Outcome]:
+def attacked(victim: Victim, folder: Path, name: str, n: int = 14, **options: Any) -> list[Outcome]:
     spec = world.spec(name, **options)
     path = world.ROOT / "attacks" / f"{name}.py"
     found = path if path.exists() else None
@@ -41,7 +41,7 @@ SPACE = {"k": 4, "cosine": 0.3, "pos": False, "max_words": 8}
     ("name", "options"),
     [
         ("inside", {"space": SPACE, "search": "random"}),
-        ("inside", {"space": SPACE, "search": "deletion"}),
+        pytest.param("inside", {"space": SPACE, "search": "deletion"}, marks=pytest.mark.nightly),
         ("pwws", {}),
         ("exhaustive", {"space": {**SPACE, "k": 2, "max_words": 2}}),
     ],

@@ -31,7 +31,7 @@ def run(attack, pairs, seed=0):
     return results
 
 
-@pytest.mark.parametrize("max_words", [1, 2, 20])
+@pytest.mark.parametrize("max_words", [2, pytest.param(20, marks=pytest.mark.nightly)])
 def test_geometry_beats_it(victim, max_words):
     pairs = right(victim)
     assert len(pairs) > 20
@@ -43,7 +43,7 @@ def test_geometry_beats_it(victim, max_words):
 
 def test_it_replaces_by_words_of_the_same_group_only(victim):
     group = {word: k for k, words in enumerate(toy.GROUPS) for word in words}
-    for result in run(build_attack(victim, name="random"), right(victim)[:20]):
+    for result in run(build_attack(victim, name="random"), right(victim)[:8]):
         old, new = (split_words(r.attacked_text.text) for r in (result.original_result, result.perturbed_result))
         assert len(old) == len(new)
         for k in find_changed_words(result):
@@ -51,7 +51,7 @@ def test_it_replaces_by_words_of_the_same_group_only(victim):
 
 
 def test_the_seed_decides(victim):
-    pairs = right(victim)[:10]
+    pairs = right(victim)[:4]
 
     def ends(seed):
         results = run(build_attack(victim, name="random"), pairs, seed)
@@ -62,17 +62,17 @@ def test_the_seed_decides(victim):
 
 
 def test_one_query_a_substitution_and_it_stops_at_the_flip(victim):
-    for result in run(build_attack(victim, name="random", max_words=3), right(victim)[:20]):
+    for result in run(build_attack(victim, name="random", max_words=3), right(victim)[:8]):
         assert len(find_changed_words(result)) <= 3
         assert result.perturbed_result.num_queries == 1 + len(find_changed_words(result))
         if not isinstance(result, Succeeded):
             assert result.perturbed_result.output == result.original_result.output
 
 
-@pytest.mark.parametrize("budget", [1, 2, 3])
+@pytest.mark.parametrize("budget", [1, 2])
 def test_a_query_budget_is_never_passed(victim, budget):
     attack = build_attack(victim, name="random")
     attack.goal_function.query_budget = budget
-    for result in run(attack, right(victim)[:10]):
+    for result in run(attack, right(victim)[:4]):
         assert result.perturbed_result.num_queries <= budget
         assert len(find_changed_words(result)) <= budget - 1

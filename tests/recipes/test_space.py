@@ -75,7 +75,9 @@ def brute_force(victim: Any, space: Space, resources: Any, example: Example) -> 
         yield bool(texts) and bool((np.asarray(victim(texts)).argmax(axis=1) != example.label).any())
 
 
-@pytest.mark.parametrize(("words", "k", "n"), [(1, 6, 40), (2, 4, 20), (3, 2, 10)])
+@pytest.mark.parametrize(
+    ("words", "k", "n"), [pytest.param(1, 6, 40, marks=pytest.mark.nightly), (2, 4, 12), (3, 2, 10)]
+)
 def test_it_equals_brute_force(victim: Victim, folder: Path, words: int, k: int, n: int) -> None:
     space = Space(**SMALL | {"k": k, "max_words": words})
     examples = short(victim, n)
@@ -91,12 +93,12 @@ def test_it_equals_brute_force(victim: Victim, folder: Path, words: int, k: int,
 
 
 def test_the_words_that_a_complete_search_needs_are_the_fewest_there_are(victim: Victim, folder: Path) -> None:
-    """On 30 texts, against a minimum by itertools alone. No attack needs fewer: its gap is never below 0."""
+    """On 15 texts, against a minimum by itertools alone. No attack needs fewer: its gap is never below 0."""
     space = Space(**SMALL | {"max_words": 2})
-    examples = short(victim, 30)
+    examples = short(victim, 15)
     flips = [list(brute_force(victim, space, world.resources(folder), example)) for example in examples]
     fewest = np.array([one.index(True) + 1 if any(one) else np.inf for one in flips])
-    assert len(fewest) == 30 and {1.0, 2.0, np.inf} <= {*fewest}
+    assert len(fewest) == 15 and {1.0, 2.0, np.inf} <= {*fewest}
 
     def needed(name: str, **options: Any) -> tuple[list[Outcome], Any]:
         found = outcomes(victim, folder, name, examples, world.SINGLE, space=space.model_dump(), **options)
@@ -119,10 +121,10 @@ def test_the_words_that_a_complete_search_needs_are_the_fewest_there_are(victim:
     assert metric.value(Observations.together(observed, metric.harm)).tolist() == np.minimum(fewest, 6).tolist()
 
 
-@pytest.mark.parametrize("words", [1, 2])
+@pytest.mark.parametrize("words", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_no_search_finds_what_the_complete_one_calls_robust(victim: Victim, folder: Path, words: int) -> None:
     space = Space(**SMALL | {"max_words": words}).model_dump()
-    examples = short(victim, 25)
+    examples = short(victim, 12)
     exact = outcomes(victim, folder, "exhaustive", examples, world.SINGLE, space=space)
     robust = {one.example_id for one in exact if one.status == "failed"}
     fell = {one.example_id for one in exact if one.status == "succeeded"}
@@ -172,7 +174,7 @@ def test_a_budget_leaves_texts_and_says_how_many(victim: Victim, folder: Path) -
 @pytest.mark.parametrize("name", ["exhaustive", "inside", "strongest"])
 def test_many_examples_at_once_give_the_same(name: str, victim: Victim, folder: Path) -> None:
     options = {"space": SMALL | {"max_words": 2}, "query_budget": 60}
-    examples = short(victim, 16)
+    examples = short(victim, 8)
     alone = outcomes(victim, folder, name, examples, world.SINGLE, **options)
     together = outcomes(victim, folder, name, examples, world.SINGLE, pooled=6, **options)
     for one, other in zip(alone, together, strict=True):

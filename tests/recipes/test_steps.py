@@ -33,7 +33,13 @@ def probabilities(victim: Any, texts: tuple[str, ...]) -> torch.Tensor:
     return victim([texts[0] if len(texts) == 1 else texts])[0].softmax(dim=0)
 
 
-@pytest.mark.parametrize("name", [*GREEDY, "geometry", "random"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("textbugger", "pwws", "geometry") else [pytest.mark.nightly])
+        for name in (*GREEDY, "geometry", "random")
+    ],
+)
 def test_steps_lead_from_the_original_to_the_final_text(
     name: str, single: recipes.Victim, pair: recipes.Victim, resources: Resources
 ) -> None:

@@ -24,7 +24,7 @@ from textattack.shared import AttackedText  # noqa: E402
 
 PROMPT = "the very good film seems "
 """Made of words that attacks would replace."""
-TEXTS = toy.sentences(np.random.default_rng(5), 12)[0]
+TEXTS = toy.sentences(np.random.default_rng(5), 4)[0]
 FOLDER = Path(__file__).resolve().parents[2] / "attacks"
 
 

@@ -58,9 +58,9 @@ def label_of(victim: Any, text: str) -> int:
     return int(np.asarray(victim([text]))[0].argmax())
 
 
-def test_one_edit_equals_brute_force_on_50_texts() -> None:
+def test_one_edit_equals_brute_force() -> None:
     victim, fell = Letters(), 0
-    for text in sentences(50):
+    for text in sentences(16):
         label = label_of(victim, text)
         result = attack(victim).attack(text, label)
         tried = {other: harm(victim, other, label) for other in one_edit_away(text)}
@@ -69,7 +69,7 @@ def test_one_edit_equals_brute_force_on_50_texts() -> None:
         assert result.perturbed_result.score == pytest.approx(max(tried.values()))
         assert result.perturbed_result.attacked_text.text in tried
         fell += flipping
-    assert 5 < fell < 45
+    assert 1 < fell < 15
 
 
 class ThreeLabels(textattack.models.wrappers.ModelWrapper):  # type: ignore[misc, name-defined]

@@ -32,7 +32,7 @@ def tagger() -> NltkTagger:
     return tagger
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(words=st.lists(WORDS, min_size=1, max_size=9))
 def test_each_words_tag_is_that_of_the_whole(tagger: NltkTagger, words: list[str]) -> None:
     whole = [tag for _, tag in tagger(words)]

@@ -11,10 +11,18 @@ from rbench.words.resources.masked_lm import MaskQuestion
 from tests.recipes import substitution_toy as toy
 
 TEXTS = ["the film is good and dull", "a tale looks superb", "the plot feels very unseen, and fine"]
+SLOW = (("roberta", "openvino"), ("distilbert", "openvino"))
+"""OpenVINO compiles each network, for a second; BERT's is enough for a day."""
 
 
-@pytest.mark.parametrize("backend", ["auto", *backends.usable(torch.device("cpu"))])
-@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [
+        pytest.param(kind, backend, marks=[pytest.mark.nightly] if (kind, backend) in SLOW else [])
+        for kind in ("bert", "roberta", "distilbert")
+        for backend in backends.usable(torch.device("cpu"))
+    ],
+)
 def test_the_best_are_those_of_the_model(kind: str, backend: str) -> None:
     lm = toy.masked_lm(kind, backend=backend)
     questions = [MaskQuestion(row, place, 5, "logits") for row in lm.rows(TEXTS, 64) for place in (1, 3)]

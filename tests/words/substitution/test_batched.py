@@ -24,7 +24,7 @@ TEXTS = [
     "very unseen, the",
     "",
     "great! GREAT tale; the yarn feels fine - a neat picture (awful)",
-    *toy.sentences(np.random.default_rng(3), 6)[0],
+    *toy.sentences(np.random.default_rng(3), 2)[0],
 ]
 
 
@@ -227,7 +227,7 @@ def test_budgets_are_never_passed_and_round_down():
     assert 0.29 * 100 < 29 == at_most(50, 0.29)(100), "a product that is whole but for its last digit"
     geometry, encoder, head = made()
     texts = [(text,) for text in TEXTS]
-    for budget in (0, 1, 2, 99):
+    for budget in (0, 2, 99):
         results = swap(
             geometry,
             texts,
@@ -366,7 +366,7 @@ def test_the_next_search_sees_the_next_weights():
 
 def test_the_loss_rises_on_average():
     geometry, encoder, head = made()
-    texts, loss = [(text,) for text in toy.sentences(np.random.default_rng(9), 60)[0]], Loss(60, 6)
+    texts, loss = [(text,) for text in toy.sentences(np.random.default_rng(9), 24)[0]], Loss(24, 6)
     results = swap(geometry, texts, encoder=encoder, loss=loss, max_words=at_most(10, 0.4), max_length=64, project=head)
     encoder.eval(), head.eval()
     rows = range(len(texts))
@@ -390,9 +390,9 @@ def by_chance(texts, seeds, *, max_words=FOUR_IN_TEN, max_length=64, candidates=
 
 
 def test_chance_chooses_words_and_candidates_alike():
-    """Of 400 draws each word is the first to be replaced equally often, and each of its candidates is taken so."""
+    """Of 200 draws each word is the first to be replaced equally often, and each of its candidates is taken so."""
     text = "good film dull plot"
-    geometry, results = by_chance([text] * 400, range(400), max_words=lambda length: 1, candidates=8)
+    geometry, results = by_chance([text] * 200, range(200), max_words=lambda length: 1, candidates=8)
     drawn = Counter((one.substitutions[0].index, one.substitutions[0].new) for one in results)
     starts = {k: text.index(word) for k, word in enumerate(text.split())}
     offered = {k: geometry.source([(text, start, start + 4)])[0] for k, start in starts.items()}
@@ -409,8 +409,8 @@ def test_chance_of_a_text_is_its_own_and_keeps_to_the_same_rules():
     hidden = " ".join(["good", "dull"] * 12)
     texts = [*TEXTS, hidden]
     _, together = by_chance(texts, range(len(texts)), max_words=lambda length: 4, max_length=10)
-    alone = [by_chance([text], [k], max_words=lambda length: 4, max_length=10)[1][0] for k, text in enumerate(texts)]
-    assert together == alone
+    for k in (0, 4, len(texts) - 1):
+        assert by_chance([texts[k]], [k], max_words=lambda length: 4, max_length=10)[1] == [together[k]]
     assert by_chance(texts, range(7, 7 + len(texts)), max_words=lambda length: 4, max_length=10)[1] != together
     for one in together:
         places = [step.index for step in one.substitutions]
@@ -421,13 +421,13 @@ def test_chance_of_a_text_is_its_own_and_keeps_to_the_same_rules():
 
 
 def test_chance_ends_where_the_caller_says_that_it_is_over_and_raises_no_loss():
-    texts = toy.sentences(np.random.default_rng(9), 60)[0]
-    _, results = by_chance(texts, range(60), over=lambda z, rows: [True] * len(rows), leave_if_over=False)
+    texts = toy.sentences(np.random.default_rng(9), 30)[0]
+    _, results = by_chance(texts, range(30), over=lambda z, rows: [True] * len(rows), leave_if_over=False)
     assert {len(one.substitutions) for one in results} == {1}
     _, encoder, head = made(dtype=torch.float32)
     encoder.eval(), head.eval()
-    _, results = by_chance(texts, range(60))
-    loss = Loss(60, 6)
+    _, results = by_chance(texts, range(30))
+    loss = Loss(30, 6)
     rises = [
         float(
             loss(vector(encoder, head, after.texts, 64)[None], [k])

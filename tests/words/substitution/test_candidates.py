@@ -56,8 +56,7 @@ def slow(masked_words, text, start, end):
     return kept[: masked_words.candidates]
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-@pytest.mark.parametrize("candidates", [3, 8, 60])
+@pytest.mark.parametrize(("kind", "candidates"), [("bert", 3), ("bert", 60), ("roberta", 8)])
 def test_batched_candidates_are_those_of_one_mask_at_a_time(kind, candidates):
     masked_words = make(kind, candidates=candidates)
     wanted = [slot for text in TEXTS for slot in slots(text)]

@@ -124,7 +124,7 @@ texts_and_masks = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     rows=texts_and_masks,
@@ -153,7 +153,7 @@ def test_the_batched_search_is_the_slow_one_sentence_by_sentence(seed, rows, max
         assert list(result.words) == final
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), rows=texts_and_masks, budgets=st.lists(st.integers(0, 4), min_size=6, max_size=6))
 def test_budgets_masks_and_no_word_twice(seed, rows, budgets):
     texts, masks = [[w for w, _ in row] for row in rows], [[m for _, m in row] for row in rows]
