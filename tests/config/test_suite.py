@@ -6,8 +6,6 @@ import hashlib
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,15 +168,6 @@ def test_recipes_are_those_that_textattack_exports() -> None:
     names = set(re.findall(r"^from \.\w+ import (\w+)$", exports.read_text(), flags=re.MULTILINE))
     assert len(names) > 20
     assert set(loading.list_recipes()) == names - {"AttackRecipe"}
-
-
-def test_loading_imports_neither_torch_nor_textattack(world: World) -> None:
-    code = (
-        "import sys; from rbench.config import load, list_recipes; from rbench.config.registry import Registry;"
-        f"load({str(world.folder / 'my.yaml')!r}, registry=Registry([{str(world.folder)!r}])); list_recipes();"
-        "sys.exit(any(name in sys.modules for name in ('torch', 'textattack', 'transformers')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # ------------------------------------------------------------------------------------------ profiles and overrides
@@ -590,7 +579,7 @@ any_value = st.recursive(
     path=st.sampled_from(["", ".x", ".default", ".name", ".reviews.epochs"]),
 )
 @example(key="tables", value=[[]], path="")
-@settings(deadline=None)
+@settings(deadline=None, max_examples=15)
 def test_any_value_of_any_key_loads_or_is_a_suite_error(shared_world: World, key: str, value: Any, path: str) -> None:
     data = {**yaml.safe_load(SUITE), key: value}
     shared_world.write("any.yaml", json.dumps(data))
@@ -605,7 +594,7 @@ def test_any_value_of_any_key_loads_or_is_a_suite_error(shared_world: World, key
 
 
 @given(st.text(max_size=30))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=15)
 def test_any_override_is_applied_or_a_suite_error(shared_world: World, override: str) -> None:
     try:
         shared_world.load(None, override, f"training.{override}")
