@@ -112,7 +112,7 @@ def test_the_file_has_a_letter_for_each_rater_and_text_and_no_text(tmp_path: Pat
 
 
 def test_what_is_not_judged_is_refused_with_the_remedy(before: Path, tmp_path: Path) -> None:
-    run, bare = before, mini_run(tmp_path / "bare", n=60)
+    run, bare = before, mini_run(tmp_path / "bare", n=300)
     with pytest.raises(StoreError) as caught:
         api.write_baseline([bare], tmp_path / "base.json", metric=METRICS)
     assert "valid_asr" in str(caught.value)

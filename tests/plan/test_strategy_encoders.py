@@ -22,7 +22,7 @@ encoders: [mini-bert-packaged, mini-bert-random]
 tasks: [mini-sentiment]
 finetune: [clean, {adversarial: {epochs: 1, candidates: 3, source: neighbours, encoders: [mini-bert-random]}}]
 attacks: [pwws]
-num_examples: 2
+num_examples: 4
 resources: mini
 training: {max_train: 16, max_validation: 16, epochs: 1}
 """

@@ -120,7 +120,8 @@ def test_data_is_downloaded_once_and_a_branch_is_asked_for_again(hub: Hub, tmp_p
     *offline, wrong, unknown = opened(hub.env(tmp_path, **OFFLINE), *specs, *lacking)
     for one, before in zip(offline, first, strict=True):
         assert {**one, "before": ""} == {**before, "before": ""}
-    assert [offline[i]["before"] for i in (0, 1, 3)] == [f"{first[i]['origin']}, in the cache" for i in (0, 1, 3)]
+    assert [one["before"] for one in offline[:2]] == [f"{one['origin']}, in the cache" for one in first[:2]]
+    assert offline[3]["before"] == f"hub someone/corpora@{wiki}, in the cache"
     assert f"the cache holds someone/reviews@{old}, not {new}" in wrong["error"]
     assert "no/where" in unknown["error"] and "HF_HUB_OFFLINE" in unknown["error"]
     assert hub.requests == []
