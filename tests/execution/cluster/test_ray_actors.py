@@ -1,5 +1,7 @@
-"""Tests actors of Ray: how a cluster is divided, and that lost actors are replaced. One small cluster for all tests,
-which take a minute and run nightly: only there Ray is always installed."""
+"""Tests actors of Ray: how a cluster is divided, and that lost actors are replaced. One small cluster for all tests.
+
+The tests on that cluster take a minute. So they run nightly, where Ray is always installed.
+"""
 
 from __future__ import annotations
 
