@@ -43,6 +43,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.nightly  # `tox` runs and checks the gate after the tests
 def test_the_victim_that_comes_with_rbench_passes(run: Path) -> None:
     found = api.check(run, BASELINE, about_these_weights=True)
     assert not found.failed, found.said
@@ -92,6 +93,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines]
 
 
+@pytest.mark.nightly
 def test_the_commands_of_the_guide_run(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(run, tmp_path / "gate-run")  # what is done is not done again
     monkeypatch.chdir(tmp_path)

@@ -129,7 +129,13 @@ def test_the_same_classifier_passes(place: Path, baseline: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "clean"), [("near chance", "11.1"), ("exchanged", "55.6"), ("constant", "16.7"), ("fragile", "88.9")]
+    ("mode", "clean"),
+    [
+        ("near chance", "11.1"),
+        pytest.param("exchanged", "55.6", marks=pytest.mark.nightly),
+        pytest.param("constant", "16.7", marks=pytest.mark.nightly),
+        pytest.param("fragile", "88.9", marks=pytest.mark.nightly),
+    ],  # tests/gate/test_check.py has these as RUNs made by hand, on every push
 )
 def test_a_broken_classifier_fails(place: Path, baseline: Path, mode: str, clean: str, tmp_path: Path) -> None:
     """Near chance had `passed: fell by 100.0 points`, on a few paired texts; two exchanged classes `did not change`."""
@@ -150,9 +156,9 @@ def test_a_broken_classifier_fails(place: Path, baseline: Path, mode: str, clean
 
 def test_a_function_is_the_same_where_its_version_is(place: Path, baseline: Path) -> None:
     """Its answers to the probe are the same in all modes, and a check said "the same weights" of another version."""
-    unnoticed = rbench("check", run(place, "fragile", version="good"), "--baseline", baseline)
+    unnoticed = rbench("check", run(place, "near chance", version="good"), "--baseline", baseline)
     assert unnoticed.exit_code == 3 and "with the same version" in unnoticed.stdout, unnoticed.output
-    told = check(place, "fragile", baseline)
+    told = check(place, "near chance", baseline)
     assert told.exit_code == 3 and "with the same" not in told.stdout, told.output
 
 
@@ -190,6 +196,7 @@ def test_a_table_has_the_accuracy_of_the_rows_that_were_scored_when_it_was_opene
     ]
 
 
+@pytest.mark.nightly
 def test_exchanged_classes_are_told_by_the_table(place: Path) -> None:
     table = rbench("table", run(place, "exchanged"))
     assert table.exit_code == 0 and "labels exchanged" in table.stdout, table.output

@@ -67,6 +67,7 @@ def parsed(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@cache
 def imports(file: Path) -> set[str]:
     """Full dotted names of everything that a file imports, anywhere in it."""
     names: set[str] = set()
@@ -82,6 +83,7 @@ def imports(file: Path) -> set[str]:
     return names
 
 
+@cache
 def ours(file: Path) -> set[str]:
     """The modules of rbench that a file imports, by their names below rbench; `import rbench` is for its version."""
     below = {name.removeprefix("rbench.") for name in imports(file) if name.startswith("rbench.")}
@@ -173,12 +175,21 @@ def test_only_recipes_imports_textattack() -> None:
     assert users == {"recipes"}
 
 
-def test_light_modules_load_neither_torch_nor_matplotlib() -> None:
+LOAD = """
+from rbench.config import list_recipes, load
+from rbench.config.registry import Registry
+load("table1", registry=Registry())
+list_recipes()
+"""
+
+
+def test_light_modules_and_loading_a_suite_load_neither_torch_nor_matplotlib() -> None:
     """One process imports all of them, one after the other, and names the first that loads anything heavy."""
     light = {name for name in NAMES if name and wing(name) not in NETWORKS and not name.startswith("measures._")}
     names = sorted(f"rbench.{name}" for name in light - {"__main__"})
     code = f"import importlib, sys\nfor name in {names}:\n    importlib.import_module(name)\n"
-    code += f"    heavy = {HEAVY} & set(sys.modules)\n    assert not heavy, (name, heavy)"
+    check = f"heavy = {HEAVY} & set(sys.modules)\n"
+    code += f"    {check}    assert not heavy, (name, heavy)\n{LOAD}{check}assert not heavy, heavy"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 

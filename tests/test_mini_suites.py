@@ -90,9 +90,10 @@ ALIKE = (
     ("robustsentembed-figure3", "cline-table7"),
 )
 """Suites with the same victims, which one process fine-tunes once, and those of measures of encoders."""
-EVERYDAY = ("adcl-table4", "adcl-table3", "robustsentembed-table3", "vadvcse-table3")
-"""What begins the groups that run on every push: they have adversarial training, spaces, transfer, similarity, sets of
-pairs and figures. The others run nightly; on every push their files are read and planned (tests/config, tests/plan)."""
+EVERYDAY = ("robustsentembed-table3", "vadvcse-table3")
+"""What begins the groups that run on every push: they have similarity, sets of pairs and attacks. The others run
+nightly; on every push their files are read (tests/config), and a small suite has adversarial training, spaces and
+transfer (tests/plan/test_strategy_encoders.py)."""
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from rbench import config as loading
 from rbench.config.registry import KINDS, Kind
-from tests.config.bundled import REGISTRY, list_suite_profiles
+from tests.config.bundled import REGISTRY, list_suite_profiles, load_bundled
 
 LOADERS = {
     "tasks": loading.load_task,
@@ -24,9 +24,16 @@ def test_a_file_loads(kind: Kind, name: str) -> None:
     assert LOADERS[kind](name, REGISTRY).name == name
 
 
-@pytest.mark.parametrize(("name", "profile"), list_suite_profiles())
+EVERY = [
+    pytest.param(name, profile, marks=() if profile in (None, "mini") else pytest.mark.nightly)
+    for name, profile in list_suite_profiles()
+]
+"""On a push each suite and what runs on a laptop. Loading one checks the keys and values of all its profiles."""
+
+
+@pytest.mark.parametrize(("name", "profile"), EVERY)
 def test_a_suite_loads_with_each_of_its_profiles(name: str, profile: str | None) -> None:
-    assert loading.load(name, registry=REGISTRY, profile=profile).suite.name == name
+    assert load_bundled(name, profile).suite.name == name
 
 
 def test_the_guide_to_the_papers_names_every_suite_once() -> None:

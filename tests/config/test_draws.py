@@ -138,7 +138,7 @@ def test_in_domain_encoders_are_drawn_for_each_task(drawn_world: World) -> None:
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(
     encoders=st.lists(st.sampled_from(["plain", "trained", "pooled", "third", "white"]), min_size=1, unique=True),
     train_seeds=st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True),

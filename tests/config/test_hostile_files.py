@@ -28,7 +28,7 @@ def hostile() -> ModuleType:
 
 
 def test_files_with_random_changes_load_or_are_refused_with_a_place(hostile: ModuleType, tmp_path: Path) -> None:
-    assert hostile.load_files(tmp_path, 30, seed=0) == {"lost": 0, "tracebacks": 0}
+    assert hostile.load_files(tmp_path, 12, seed=0) == {"lost": 0, "tracebacks": 0}
 
 
 def test_the_count_finds_what_has_no_place(

@@ -60,44 +60,41 @@ def loaded(hub: Hub, home: Path, *entries: Any, **more: str) -> list[dict[str, A
 FILES = {f"data/{name}-00000-of-00001.parquet": rows(n, name) for name, n in (("train", 40), ("test", 8))}
 
 
-def test_columns_and_labels_are_guessed_and_the_commit_is_said(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
+def test_columns_and_labels_are_guessed_or_said_and_the_commit_is_said(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
     commit = hub.add("dataset", "someone/reviews", {name: parquet(one) for name, one in FILES.items()})
-    (found,) = loaded(hub, tmp_path, "hf:someone/reviews")
+    moods = [
+        {"headline": f"h {i}", "body": f"b {i}", "mood": ["sad", "glad"][i % 2], "topic": i % 3} for i in range(30)
+    ]
+    content = "".join(json.dumps(line) + "\n" for line in moods).encode()
+    hub.add("dataset", "someone/news", {"train.jsonl": content, "test.jsonl": content.replace(b"h ", b"t ")})
+    hub.add("dataset", "someone/code", {"code.py": b"print(1)\n"})
+    found, unclear, clear, ordered, gone, empty, malformed = loaded(
+        hub,
+        tmp_path,
+        "hf:someone/reviews",
+        "hf:someone/news",
+        {"hf:someone/news": {"text": "headline", "label": "mood", "name": "own"}},
+        {"hf:someone/news": {"text": "headline", "label": "mood", "labels": ["sad", "glad"]}},
+        *("hf:no/where", "hf:someone/code", "hf:two words"),
+    )
     assert (found["name"], found["kind"], found["labels"]) == ("reviews", "single", ["negative", "positive"])
     assert found["first"]["test"] == [["test 0"], 0] and found["sizes"]["test"] == 8
     notes = " ".join(found["notes"])
     assert commit in notes and "`sentence`" in notes and "`label`" in notes
     assert found["where"].endswith(f"someone--reviews@{commit}")
+    # What is said of a table goes before guesses.
+    assert "headline, body, mood, topic" in unclear["error"]
+    assert (clear["name"], clear["labels"], clear["first"]["test"]) == ("own", ["glad", "sad"], [["t 0"], 1])
+    assert (ordered["labels"], ordered["first"]["test"]) == (["sad", "glad"], [["t 0"], 0])
+    # What the hub does not have is told at once.
+    assert "has no dataset no/where" in gone["error"] and "s:tasks" not in gone["error"]
+    assert "hf:someone/code" in empty["error"] and "hf:OWNER/NAME:CONFIG" in malformed["error"]
+
     later = hub.add("dataset", "someone/reviews", {name: parquet(rows(20, f"later {name[5:9]}")) for name in FILES})
     pinned, newest = loaded(hub, tmp_path, f"hf:someone/reviews@{commit}", "hf:someone/reviews")
     assert pinned["fingerprint"] == found["fingerprint"] and newest["where"].endswith(later)
     (offline,) = loaded(hub, tmp_path, "hf:someone/reviews", HF_HUB_OFFLINE="1")
     assert offline["fingerprint"] == newest["fingerprint"] and "saved before" in " ".join(offline["notes"])
-
-
-def test_what_is_said_of_it_goes_before_guesses(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
-    lines = [
-        {"headline": f"h {i}", "body": f"b {i}", "mood": ["sad", "glad"][i % 2], "topic": i % 3} for i in range(30)
-    ]
-    content = "".join(json.dumps(line) + "\n" for line in lines).encode()
-    hub.add("dataset", "someone/news", {"train.jsonl": content, "test.jsonl": content.replace(b"h ", b"t ")})
-    unclear, clear, ordered = loaded(
-        hub,
-        tmp_path,
-        "hf:someone/news",
-        {"hf:someone/news": {"text": "headline", "label": "mood", "name": "own"}},
-        {"hf:someone/news": {"text": "headline", "label": "mood", "labels": ["sad", "glad"]}},
-    )
-    assert "headline, body, mood, topic" in unclear["error"]
-    assert (clear["name"], clear["labels"], clear["first"]["test"]) == ("own", ["glad", "sad"], [["t 0"], 1])
-    assert (ordered["labels"], ordered["first"]["test"]) == (["sad", "glad"], [["t 0"], 0])
-
-
-def test_what_the_hub_does_not_have_is_told_at_once(hub: Hub, tmp_path: Path) -> None:  # noqa: F811
-    hub.add("dataset", "someone/code", {"code.py": b"print(1)\n"})
-    gone, empty, malformed = loaded(hub, tmp_path, "hf:no/where", "hf:someone/code", "hf:two words")
-    assert "has no dataset no/where" in gone["error"] and "s:tasks" not in gone["error"]
-    assert "hf:someone/code" in empty["error"] and "hf:OWNER/NAME:CONFIG" in malformed["error"]
 
 
 def test_a_hidden_test_split_gives_way_to_the_validation_split() -> None:

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from rbench import config as loading
-from rbench.config.registry import Registry
 from rbench.errors import SuiteError
 from rbench.schema import Suite
-from tests.config.bundled import list_suite_profiles
+from tests.config.bundled import REGISTRY, list_suite_profiles, load_bundled
 from tests.config.conftest import World
 
-REGISTRY = Registry()
 ONLY_OF_ADCL = "adcl-table9"
 """The suite that shows what ADCL trains on, and so measures nothing of any other encoder."""
 CLAIMS = "claims:\n  - {id: a, lower: trained, than: plain}\n  - {id: b, of: plain, at_most: 60}\n"
@@ -33,16 +31,17 @@ def overrides(suite: Suite) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "attacks", (f"attacks=[{loading.label_as_yaml(suite.attacks[-1].label)}]",)
 
 
+SOME = {ONLY_OF_ADCL, "adcl-table8", "cline-table5", "two-sided", "vadvcse-table4"}
+"""Suites that differ in what they have: attacks, sets of pairs, similarity, claims. All take a minute."""
 EVERY = [
-    pytest.param(name, profile, marks=() if profile is None else pytest.mark.nightly)
+    pytest.param(name, profile, marks=() if name in SOME and profile is None else pytest.mark.nightly)
     for name, profile in list_suite_profiles()
 ]
-"""On a push without the profiles, whose loading takes a minute."""
 
 
 @pytest.mark.parametrize(("name", "profile"), EVERY)
 def test_a_bundled_suite_takes_overrides_of_each_axis(name: str, profile: str | None) -> None:
-    stated = loading.load(name, registry=REGISTRY, profile=profile).suite
+    stated = load_bundled(name, profile).suite
     for key, override in overrides(stated):
         if name == ONLY_OF_ADCL and key == "encoders":
             with pytest.raises(SuiteError) as caught:
@@ -59,10 +58,16 @@ def test_a_bundled_suite_takes_overrides_of_each_axis(name: str, profile: str | 
 
 @pytest.mark.parametrize(
     ("name", "profile"),
-    [("noise", "local"), ("strength", "local"), ("table1", "side-by-side"), ("robustness-report", None)],
+    [
+        ("noise", "local"),
+        *(
+            pytest.param(name, profile, marks=pytest.mark.nightly)
+            for name, profile in (("strength", "local"), ("table1", "side-by-side"), ("robustness-report", None))
+        ),
+    ],
 )
 def test_the_claims_on_encoders_that_an_override_replaces_are_left_out(name: str, profile: str | None) -> None:
-    stated = loading.load(name, registry=REGISTRY, profile=profile).suite
+    stated = load_bundled(name, profile).suite
     loaded = loading.load(name, registry=REGISTRY, profile=profile, overrides=["encoders=[mini-bert-packaged]"])
     named = {claim.id for claim in stated.claims if any(one.encoder for _, one in claim.subjects)}
     assert named

@@ -77,7 +77,7 @@ def test_put_replaces_data_and_places_alike(base: dict[str, Any], key: str, valu
 
 
 @given(st.text(max_size=60) | st.text("{}[]:,-&*!|>'\"#%@ \n\tab01.", max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_text_gives_data_or_a_suite_error(text: str) -> None:
     problems = Problems()
     try:
@@ -140,7 +140,7 @@ def test_keys_are_text_as_written() -> None:
         ("a: !!python/object/apply:os.system [echo]", "f:1:4: the tag tag:yaml.org,2002:python/object"),
         ('a: "x\\ud800"', "f:1:4"),
         ("a: &x [*x]", "f:1:4"),
-        ("[" * 5000, "f:1:1"),
+        ("[" * 1500, "f:1:1"),
     ],
 )
 def test_what_is_refused_is_told_with_its_place(text: str, place: str) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from rbench.config import load
 from rbench.config.claims import expand_quoted_claims
 from rbench.config.positions import PositionedData, Problems
-from rbench.config.registry import Registry
-from rbench.config.suite import LoadedSuite
 from rbench.papers import tables as printed
+from tests.config.bundled import load_bundled
 from tests.config.conftest import SUITE, World
 from tests.refusals import unknown
 
@@ -30,27 +27,21 @@ FIGURES = {
 """Sentences on figures, whose numbers no paper prints: their claims stand in the figures' suites."""
 
 
-@cache
-def full(suite: str) -> LoadedSuite:
-    """A suite without a profile, as the paper's table has it."""
-    return load(suite, registry=Registry())
-
-
 def test_each_printed_claim_is_judged_by_its_suite_at_full_size() -> None:
     """`docs/claims.md` says that a full run ends with the verdicts on them: none may be left out."""
     unjudged = {
         (table, placed.claim.id)
         for table in TABLES
         for placed in printed.load_claims(table)
-        if placed.claim.id not in {claim.id for claim in full(SUITES.get(table, table)).suite.claims}
+        if placed.claim.id not in {claim.id for claim in load_bundled(SUITES.get(table, table)).suite.claims}
     }
     assert not unjudged
-    assert not [note for table in TABLES for note in full(SUITES.get(table, table)).notes if "left out" in note]
+    assert not [note for table in TABLES for note in load_bundled(SUITES.get(table, table)).notes if "left out" in note]
 
 
 def test_each_sentence_on_a_figure_is_stated_by_the_suite_of_the_figure() -> None:
     for sentence, suite in FIGURES.items():
-        assert sentence in {claim.id.partition(".")[0] for claim in full(suite).suite.claims}, sentence
+        assert sentence in {claim.id.partition(".")[0] for claim in load_bundled(suite).suite.claims}, sentence
 
 
 @pytest.mark.parametrize(
@@ -63,9 +54,9 @@ def test_each_sentence_on_a_figure_is_stated_by_the_suite_of_the_figure() -> Non
 def test_a_claim_is_judged_without_systems_that_the_paper_cites_and_rbench_lacks(
     table: str, claim: str, cited: list[str], others: int
 ) -> None:
-    (found,) = (one for one in full(table).suite.claims if one.id == claim)
+    (found,) = (one for one in load_bundled(table).suite.claims if one.id == claim)
     assert len(found.than) == others
-    (note,) = (note for note in full(table).notes if note.startswith("judged without "))
+    (note,) = (note for note in load_bundled(table).notes if note.startswith("judged without "))
     assert note.startswith(f"judged without {', '.join(cited)}, which the paper cites and rbench does not have: ")
     assert claim in note.partition(": ")[2]
 

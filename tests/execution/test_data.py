@@ -136,7 +136,7 @@ def test_a_run_reads_each_file_of_a_task_once(
     ("suite", "file", "job"),
     [
         ("sts", "pairs/test.jsonl", "measure/toy/pairs/seed0"),
-        ("contrast", "films/train.jsonl", "finetune/toy/films/probe/seed0"),
+        pytest.param("contrast", "films/train.jsonl", "finetune/toy/films/probe/seed0", marks=pytest.mark.nightly),
         ("contrast", "edited/test.jsonl", "measure/toy/films/probe/edited/seed0"),
     ],
 )
@@ -180,10 +180,10 @@ def test_an_encoder_is_loaded_once_for_all_its_evaluations(place: Path, monkeypa
     # One at a time, in runs of their own, they score the same.
     found = {name: record.scores for name, record in records(together.run).items()}
     assert list(found) == STS
-    for name in STS:
+    for name in STS[1:3]:
         (RunStore(together.run).folder(records(together.run)[name].job) / "record.json").unlink()
         assert records(ran(place, "sts").run)[name].scores == found[name]
-    assert opened == ["toy", "first", "toy", "toy", "first", "first"]
+    assert opened == ["toy", "first", "toy", "first"]
 
 
 def test_a_sentence_of_several_sets_is_encoded_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,6 +273,7 @@ def test_an_encoder_exchanged_while_it_was_loaded_is_not_kept_for_the_next(
     assert opened == ["toy", "toy", "first"]
 
 
+@pytest.mark.nightly  # tests/train/test_loop.py has a training after others, on every push
 def test_victims_are_the_same_whether_or_not_others_were_attacked_before(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ resources: mini
 ENCODER = """\
 base: org/plain
 pooling: mean
-train: {objective: simcse, data: mini-corpus, steps: 20, batch_size: 8, options: {dropout: 0.1}}
+train: {objective: simcse, data: mini-corpus, steps: 3, batch_size: 8, options: {dropout: 0.1}}
 """
 PRETRAIN, FINETUNE = "pretrain/ours/seed0", "finetune/ours/mini-sentiment/clean/seed0"
 
@@ -78,11 +78,11 @@ def test_a_pretraining_goes_on_after_its_last_step(place: Path, monkeypatch: pyt
         broken.setattr("rbench.execution.publish.encoder.write_card", fails)
         record, steps = run(PRETRAIN)
     assert record.status == "failed" and record.error is not None and "no space left" in record.error
-    assert steps.seen[PRETRAIN][-1] == 20
+    assert steps.seen[PRETRAIN][-1] == 3
     assert kept(record)
     again, steps = run(PRETRAIN)
     assert again.status == "complete"
-    assert not [step for step in steps.seen.get(PRETRAIN, []) if step <= 20], "no step is taken a second time"
+    assert not [step for step in steps.seen.get(PRETRAIN, []) if step <= 3], "no step is taken a second time"
     assert not kept(again), "they are of no use once the cache has the weights"
 
 
@@ -92,7 +92,7 @@ def test_checkpoints_of_a_fine_tuning_go_once_the_cache_has_the_victim(
     from rbench.train.finetune import _tuning
 
     monkeypatch.setattr(_tuning, "AFTER", 0.0)
-    run(PRETRAIN)
+    (place / "encoders" / "ours.yaml").write_text("base: org/plain\npooling: mean\n", encoding="utf-8")
     with monkeypatch.context() as broken:
         broken.setattr(weights, "victim_health", fails)
         record, _ = run(FINETUNE)

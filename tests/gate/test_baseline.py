@@ -109,30 +109,18 @@ def test_a_damaged_job_is_refused_with_what_is_wrong(tmp_path: Path) -> None:
     assert "record.json" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda text: text[: len(text) // 2],
-        lambda text: "",
-        lambda text: text.replace("ssss", "ffff", 1),
-        lambda text: text.replace('"version": 2', '"version": 1', 1),
-        lambda text: '{"format": "other"}',
-        lambda text: "[]",
-        lambda text: "[" * 100_000,
-    ],
-)
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_that_is_not_as_it_was_written_is_refused_with_its_name(
-    spoil: object, packed: bool, tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_as_it_was_written_is_refused_with_its_name(packed: bool, tmp_path: Path) -> None:
     out = tmp_path / ("b.json.gz" if packed else "b.json")
     write_baseline([gated.run(tmp_path / "run")], out)
     text = (gzip.decompress(out.read_bytes()) if packed else out.read_bytes()).decode()
-    content = spoil(text).encode()  # type: ignore[operator]
-    out.write_bytes(gzip.compress(content) if packed else content)
-    with pytest.raises(StoreError) as caught:
-        baseline.read_baseline(out)
-    assert out.name in str(caught.value)
+    changed = (text.replace("ssss", "ffff", 1), text.replace('"version": 2', '"version": 1', 1))
+    assert text not in changed
+    for spoilt in (text[: len(text) // 2], "", *changed, '{"format": "other"}', "[]", "[" * 100_000):
+        out.write_bytes(gzip.compress(spoilt.encode()) if packed else spoilt.encode())
+        with pytest.raises(StoreError) as caught:
+            baseline.read_baseline(out)
+        assert out.name in str(caught.value)
 
 
 def test_a_compressed_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:

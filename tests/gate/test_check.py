@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,18 @@ from tests.gate.gated import HALF, WORSE
 from tests.tables.conftest import ATTACKS, make_record
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A baseline of one run."""
-    write_baseline([gated.run(tmp_path / "before")], tmp_path / "b.json")
+    folder = tmp_path_factory.mktemp("half")
+    write_baseline([gated.run(folder / "before")], folder / "b.json")
+    return folder / "b.json"
+
+
+@pytest.fixture
+def made(half: Path, tmp_path: Path) -> Path:
+    """A folder with this baseline, of the test's own."""
+    shutil.copy(half, tmp_path / "b.json")
     return tmp_path
 
 
@@ -59,8 +69,8 @@ def test_one_retraining_that_is_worse_fails_with_unknown_cause(made: Path) -> No
     assert (cell.verdict, found.verdict) == ("unexplained", "failed") and not found.failed
     rows = f"2 of 3 rows, 2 of them worse, cause unknown (accuracy under attack, {gated.CELL}: "
     assert found.said.startswith(f"failed: {rows}")
-    assert checked(made, allow_undecided=True).verdict == "failed"
-    allowed = checked(made, allow_unexplained=True)
+    assert check(made / "now", made / "b.json", allow_undecided=True).verdict == "failed"
+    allowed = check(made / "now", made / "b.json", allow_unexplained=True)
     assert allowed.verdict == "passed"
     assert allowed.said.startswith(
         "passed: 1 of 3 rows passed, 2 worse, cause unknown, which is allowed; accuracy under attack: "
@@ -200,18 +210,17 @@ def test_a_row_that_compares_nothing_is_undecided(made: Path) -> None:
     assert [row.verdict for row in found.rows] == ["failed", "failed", "undecided"]
 
 
-@pytest.mark.parametrize("metric", ["asr", "aua", "clean"])
-@pytest.mark.parametrize(
-    ("errored", "verdict"), [(0, "passed"), (4, "passed"), (20, "undecided"), (51, "failed"), (99, "failed")]
-)
-def test_a_check_of_which_most_texts_errored_fails(made: Path, metric: str, errored: int, verdict: str) -> None:
+@pytest.mark.parametrize(("errored", "verdict"), [(4, "passed"), (20, "undecided"), (51, "failed")])
+def test_a_check_of_which_most_texts_errored_fails(made: Path, errored: int, verdict: str) -> None:
     """Time-outs are no failures of a job: a victim that became slow would pass otherwise."""
     letters = "f" * (100 - errored) + "!" * errored  # where the attack failed, so that they could have got worse
     write_baseline([gated.run(made / "held", "f" * 100)], made / "b.json")
-    cell = only(checked(made, letters, metric=metric, weights="a"), metric)
+    found = checked(made, letters, weights="a")
     lost = f"{errored} of 100 texts errored"
-    assert cell.verdict == verdict and (lost in cell.beside) is bool(errored)
-    assert (cell.because == f"more than half of the baseline's texts errored ({lost})") is (verdict == "failed")
+    for metric in ("asr", "aua", "clean"):
+        cell = only(found, metric)
+        assert cell.verdict == verdict and lost in cell.beside
+        assert (cell.because == f"more than half of the baseline's texts errored ({lost})") is (verdict == "failed")
 
 
 def test_only_texts_of_the_baseline_count_as_lost(tmp_path: Path) -> None:
@@ -409,7 +418,6 @@ def broken(tmp_path: Path, letters: str, before: str = GOOD, **more: Any) -> Che
     return check(gated.run(tmp_path / "now", letters, "b"), tmp_path / "b.json", **more)
 
 
-@pytest.mark.parametrize("about_these_weights", [True, False])
 @pytest.mark.parametrize(
     "letters",
     [
@@ -418,11 +426,11 @@ def broken(tmp_path: Path, letters: str, before: str = GOOD, **more: Any) -> Che
         of_accuracy(80, 80),  # every attack succeeds
     ],
 )
-def test_a_broken_model_does_not_pass(tmp_path: Path, letters: str, about_these_weights: bool) -> None:
-    found = broken(tmp_path, letters, about_these_weights=about_these_weights)
-    assert found.verdict == "failed"
-    kinds = {row.verdict for row in found.rows}
-    assert ("failed" if about_these_weights else "unexplained") in kinds
+def test_a_broken_model_does_not_pass(tmp_path: Path, letters: str) -> None:
+    found = broken(tmp_path, letters)
+    asked = check(tmp_path / "now", tmp_path / "b.json", about_these_weights=True)
+    for one, kind in ((found, "unexplained"), (asked, "failed")):
+        assert one.verdict == "failed" and kind in {row.verdict for row in one.rows}
 
 
 def test_a_fall_to_chance_does_not_pass_as_undecided(tmp_path: Path) -> None:
@@ -509,9 +517,10 @@ def test_metrics_restrict_the_rows_and_each_has_its_tolerance(made: Path) -> Non
     worse = "s" * 50 + "f" * 42 + "w" * 8
     found = checked(made, worse, about_these_weights=True)
     assert {row.metric.name: row.verdict for row in found.rows} == {"aua": "failed", "clean": "failed", "asr": "passed"}
-    assert checked(made, worse, about_these_weights=True, tolerance="clean=9,aua=9").verdict == "passed"
-    assert checked(made, worse, about_these_weights=True, tolerance={"clean": 9}).verdict == "failed"
-    alone = checked(made, worse, about_these_weights=True, metric="asr")
+    again = partial(check, made / "now", made / "b.json", about_these_weights=True)
+    assert again(tolerance="clean=9,aua=9").verdict == "passed"
+    assert again(tolerance={"clean": 9}).verdict == "failed"
+    alone = again(metric="asr")
     assert alone.verdict == "passed"
     assert any("Not checked, because of --metric: accuracy under attack, clean accuracy" in one for one in alone.notes)
 

@@ -181,7 +181,7 @@ def test_the_interval_excludes_0_exactly_where_p_is_below_alpha(
         assert len(set(says(row, alpha))) == 1, row
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=12)
 @given(
     st.integers(0, 2**32), st.integers(1, 4), st.integers(3, 5), st.floats(-1, 2), st.sampled_from([0.02, 0.05, 0.3])
 )
@@ -208,17 +208,16 @@ def test_limits_of_the_issue_agree() -> None:
     assert row.p == pytest.approx(0.0287, abs=1e-4) and row.low is not None and row.low > 0
 
 
-@pytest.mark.parametrize("level", [0.05, 0.01])
-@pytest.mark.parametrize(("worse", "better"), [(0.02, 0.02), (0.1, 0.05), (0.25, 0.1), (0.3, 0.0)])
+@pytest.mark.parametrize(("level", "worse", "better"), [(0.05, 0.1, 0.05), (0.05, 0.3, 0.0), (0.01, 0.02, 0.02)])
 def test_each_limit_holds_the_true_rise_as_often_as_it_says(level: float, worse: float, better: float) -> None:
     rng = np.random.default_rng(3)
     missed = np.zeros(2)
-    for counts in rng.multinomial(60, [better, worse, 1 - worse - better, 0], size=600):
+    for counts in rng.multinomial(60, [better, worse, 1 - worse - better, 0], size=300):
         rise = rise_over_run(*table(counts[2], counts[0], counts[1], 0))
         assert rise is not None
         low, high = rise.limits(level)
         missed += low > worse - better, high < worse - better
-    assert (missed / 600 < level + 2.5 * (level / 600) ** 0.5).all(), missed / 600
+    assert (missed / 300 < level + 2.5 * (level / 300) ** 0.5).all(), missed / 300
 
 
 def test_of_no_pair_that_differs_the_limits_are_those_of_a_share_of_which_none_was_seen() -> None:
@@ -397,17 +396,17 @@ def test_no_cells_are_no_verdicts() -> None:
 
 
 def test_false_alarms_are_rare_and_large_rises_are_seen() -> None:
-    """Six cells of one victim that was trained again, with a deviation of about 5 points; 150 checks."""
+    """Six cells of one victim that was trained again, with a deviation of about 5 points; 60 checks."""
     rng = np.random.default_rng(5)
     fires = {0.0: 0, 2.0: 0}
     for rise in fires:
-        for _ in range(150):
+        for _ in range(60):
             moved = rng.normal([rise, 0, 0, 0], 0.25)
             runs = [noisy(rng, list(moved), 100) for _ in range(6)]
             cells = check(*(GateSample(tuple(rest), new, same_weights=False) for new, *rest in runs))
             fires[rise] += any(cell.verdict == "failed" for cell in cells)
-    assert fires[0.0] / 150 < 0.09  # 5% and two standard errors
-    assert fires[2.0] / 150 > 0.8
+    assert fires[0.0] / 60 < 0.11  # 5% and two standard errors
+    assert fires[2.0] / 60 > 0.8
 
 
 @pytest.mark.parametrize("runs", [1, 3])
@@ -422,8 +421,8 @@ def test_the_smallest_rise_is_seen_with_a_power_of_80_percent(runs: int) -> None
         worse = rng.random((n, 1)) < rise / (1 - drawn[0].mean())
         return GateSample(tuple(drawn[1:]), np.maximum(drawn[0], worse), same_weights=runs == 1)
 
-    smallest = float(np.sqrt(np.mean([(check(sample(0.0))[0].smallest or 0) ** 2 for _ in range(60)])))
-    seen = np.mean([check(sample(smallest))[0].verdict == "failed" for _ in range(300)])
+    smallest = float(np.sqrt(np.mean([(check(sample(0.0))[0].smallest or 0) ** 2 for _ in range(30)])))
+    seen = np.mean([check(sample(smallest))[0].verdict == "failed" for _ in range(150)])
     # A rise makes more pairs discordant than there were without one, which takes some of the power.
     assert 0.65 < seen < 0.9
 

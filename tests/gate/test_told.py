@@ -38,8 +38,13 @@ def made(root: Path, name: str, *, seed: int = 0, valid: float = 0.6, per_cell: 
     return run
 
 
-def test_the_rows_have_the_numbers_of_tables_and_of_compare(tmp_path: Path) -> None:
-    before, after = made(tmp_path, "before"), made(tmp_path, "after", seed=1, valid=0.9)
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory.mktemp("judged"), "before")
+
+
+def test_the_rows_have_the_numbers_of_tables_and_of_compare(before: Path, tmp_path: Path) -> None:
+    after = made(tmp_path, "after", seed=1, valid=0.9)
     api.write_baseline([before], tmp_path / "base.json", metric=METRICS)
     found = api.check(after, tmp_path / "base.json", metric=METRICS, tolerance=0)
     assert [row.metric.name for row in found.rows] == METRICS
@@ -55,8 +60,7 @@ def test_the_rows_have_the_numbers_of_tables_and_of_compare(tmp_path: Path) -> N
         assert row.judged.p == pytest.approx(cell.difference.p / 2, rel=1e-6), "one-sided"
 
 
-def test_more_valid_successes_fail_and_fewer_or_the_same_pass(tmp_path: Path) -> None:
-    before = made(tmp_path, "before")
+def test_more_valid_successes_fail_and_fewer_or_the_same_pass(before: Path, tmp_path: Path) -> None:
     api.write_baseline([before], tmp_path / "base.json.gz", metric=METRICS)
     for name, valid, verdict in (("worse", 0.98, "failed"), ("better", 0.2, "passed")):
         run = made(tmp_path, name, seed=2, valid=valid)
@@ -76,8 +80,8 @@ def test_few_judged_texts_are_no_evidence(tmp_path: Path) -> None:
     assert all("judged" in row.because or "texts count" in row.because for row in found.rows)
 
 
-def test_three_baseline_runs_tell_how_much_trainings_vary(tmp_path: Path) -> None:
-    runs = [made(tmp_path, str(seed), seed=seed) for seed in range(4)]
+def test_three_baseline_runs_tell_how_much_trainings_vary(before: Path, tmp_path: Path) -> None:
+    runs = [before, *(made(tmp_path, str(seed), seed=seed) for seed in range(1, 4))]
     paths = [_with_weights(run, tmp_path / f"w{i}", f"{i:064x}") for i, run in enumerate(runs)]
     api.write_baseline(paths[:3], tmp_path / "base.json", metric=METRICS)
     found = api.check(paths[3], tmp_path / "base.json", metric=METRICS)
@@ -107,8 +111,8 @@ def test_the_file_has_a_letter_for_each_rater_and_text_and_no_text(tmp_path: Pat
     assert all(name.startswith("valid_asr@") for name in job["values"])
 
 
-def test_what_is_not_judged_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    run, bare = made(tmp_path, "run"), mini_run(tmp_path / "bare", n=300)
+def test_what_is_not_judged_is_refused_with_the_remedy(before: Path, tmp_path: Path) -> None:
+    run, bare = before, mini_run(tmp_path / "bare", n=300)
     with pytest.raises(StoreError) as caught:
         api.write_baseline([bare], tmp_path / "base.json", metric=METRICS)
     assert "valid_asr" in str(caught.value)

@@ -64,9 +64,8 @@ def test_the_texts_are_the_ones_of_stored_baselines() -> None:
     assert {group: sum(text.group == group for text in texts) for group in sizes} == sizes
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.2])
-def test_a_service_that_varies_raises_no_more_false_alarms_than_alpha(alpha: float) -> None:
-    vectors, rng, checks, alarms = encode(), np.random.default_rng(1), 100, 0
+def test_a_service_that_varies_raises_no_more_false_alarms_than_alpha() -> None:
+    vectors, rng, checks, alarms, alpha = encode(), np.random.default_rng(1), 40, 0, 0.05
     for _ in range(checks):
         baseline = made(*(noisy(vectors, 0.05, rng) for _ in range(ROUNDS)))
         alarms += checked(baseline, noisy(vectors, 0.05, rng), alpha=alpha).verdict == "failed"
@@ -80,8 +79,8 @@ def test_replicas_of_other_precision_are_one_service() -> None:
     def answer() -> Vectors:
         return replicas[rng.integers(2, size=len(build_texts())), np.arange(len(build_texts()))]
 
-    alarms = [checked(made(*(answer() for _ in range(ROUNDS))), answer()).verdict for _ in range(50)]
-    assert alarms == ["passed"] * 50
+    alarms = [checked(made(*(answer() for _ in range(ROUNDS))), answer()).verdict for _ in range(25)]
+    assert alarms == ["passed"] * 25
 
 
 def test_p_is_the_binomial_tail_corrected_by_holm() -> None:

@@ -291,7 +291,12 @@ def cached(here: Path, name: str, commit: str, *files: str) -> None:
     (repository / "refs/main").write_text(commit)
 
 
-def test_a_hub_id_is_planned_by_its_small_files_and_again_offline(hub: Hub, here: Path) -> None:  # noqa: F811
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_hub_id_is_planned_by_its_small_files_and_again_offline(
+    hub: Hub,  # noqa: F811
+    here: Path,
+    fresh: bool,
+) -> None:
     """Offline, the cache is trusted only where it can tell how a model pools. transformers downloads no modules.json,
     so that its absence says nothing (`half`); `hf download` takes all there is (`whole`)."""
     commit = hub.add_folder("model", "someone/toy", model(here / "uploaded", MEAN))
@@ -299,7 +304,7 @@ def test_a_hub_id_is_planned_by_its_small_files_and_again_offline(hub: Hub, here
     cached(here, "half", "a" * 40)
     cached(here, "whole", "b" * 40, ".gitattributes")
     env, written = hub.env(here / "home"), "[someone/toy, someone/plain]"
-    first, wrong = on_hub(here, env, written, "[someone/toi]", fresh=True)
+    first, wrong = on_hub(here, env, written, "[someone/toi]", fresh=fresh)
     assert first["found"] == {"toy": ["mean", commit], "plain": ["mean", transformers]}
     assert [note for note in first["notes"] if note.startswith(f"toy: someone/toy@{commit} (pooling mean")]
     fetched = {request.partition("/resolve/")[2].partition("/")[2] for request in hub.requests}

@@ -33,7 +33,7 @@ def suite(**victim: Any) -> dict[str, Any]:
         "victims": [{"name": "asked", "version": "1", **victim}],
         "tasks": ["mini-sentiment"],
         "attacks": ["pwws"],
-        "num_examples": 8,
+        "num_examples": 2,
         "resources": "mini",
         "training": {"max_validation": 8},
     }

@@ -76,9 +76,12 @@ def test_the_command_itself_does_not_import_from_the_current_folder(tmp_path: Pa
     command = Path(sys.executable).with_name("rbench")
     if not command.exists():
         pytest.skip("the command rbench is not installed beside this Python")
+    words = (("good", "pos"), ("bad", "neg"))
+    rows = "".join(f"a film that is {word} {i},{label}\n" for i in range(20) for word, label in words)
+    (tmp_path / "rows.csv").write_text(f"text,label\n{rows}")
     suite = tmp_path / "my.yaml"
     suite.write_text(
-        "encoders: [mini-bert]\ntasks: [mini-sentiment]\nattacks: [pwws]\nresources: mini\nnum_examples: 3\n"
+        "encoders: [mini-bert-packaged]\ntasks: [./rows.csv]\nattacks: [pwws]\nresources: mini\nnum_examples: 3\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     found = subprocess.run(

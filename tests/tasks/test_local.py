@@ -238,7 +238,7 @@ anything = st.recursive(
 surrogates = st.text(st.characters(), max_size=6)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(anything | surrogates, anything | surrogates, st.sampled_from(["single", "sts", "unlabelled"]))
 def test_whatever_a_row_holds_is_an_example_or_is_named(
     write: Write, tmp_path: Path, text: Any, label: Any, kind: str
@@ -295,7 +295,9 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None, max_examples=12
+)
 @given(rows=st.lists(st.dictionaries(text, values, min_size=1)), escaped=st.booleans())
 def test_what_is_written_as_json_lines_is_read_again(rows: list[dict[str, Any]], escaped: bool, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"

@@ -1,4 +1,7 @@
-"""Tests actors of Ray: how a cluster is divided, and that lost actors are replaced. One small cluster for all tests."""
+"""Tests actors of Ray: how a cluster is divided, and that lost actors are replaced. One small cluster for all tests.
+
+The tests on that cluster take a minute. So they run nightly, where Ray is always installed.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +69,7 @@ def test_an_address_without_a_cluster_is_told_at_once(address: str, monkeypatch:
     assert address in str(caught.value)
 
 
+@pytest.mark.nightly
 def test_each_actor_runs_the_command(tmp_path: Path, cluster: list[ClusterNode]) -> None:
     assert [(one.cpus, one.gpus) for one in cluster] == [(2, 0)]
     told = command(tmp_path, "note=X")
@@ -73,6 +77,7 @@ def test_each_actor_runs_the_command(tmp_path: Path, cluster: list[ClusterNode])
     assert len([*(tmp_path / "ran").iterdir()]) == 2
 
 
+@pytest.mark.nightly
 def test_a_lost_actor_is_replaced_and_its_process_ends(tmp_path: Path, cluster: list[ClusterNode]) -> None:
     told = command(tmp_path, "ready sleep=60")
     steps = ray_actors.run_actors(told, 1, 0, ["process 1"], lambda: False)
@@ -93,7 +98,7 @@ def test_a_lost_actor_is_replaced_and_its_process_ends(tmp_path: Path, cluster: 
         os.kill(first, signal.SIGKILL)
 
 
-@pytest.mark.nightly  # a lost actor is killed on every push
+@pytest.mark.nightly
 def test_a_run_whose_machine_of_the_cluster_died_ends_and_says_so(
     tmp_path: Path, cluster: list[ClusterNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +124,7 @@ def test_a_process_that_dies_in_its_actor_is_replaced(tmp_path: Path, cluster: l
     assert len([*(tmp_path / "ran").iterdir()]) == 1
 
 
+@pytest.mark.nightly
 def test_machines_that_do_not_see_the_run_are_refused(
     tmp_path: Path, cluster: list[ClusterNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +136,7 @@ def test_machines_that_do_not_see_the_run_are_refused(
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.nightly
 def test_actors_without_a_place_are_given_up_when_all_is_over(tmp_path: Path, cluster: list[ClusterNode]) -> None:
     told = command(tmp_path, "note=X")
     names = ["process 1", "process 2"]

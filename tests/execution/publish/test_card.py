@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rbench.execution.publish import encoder
@@ -45,6 +45,7 @@ def front(text: str) -> dict[str, Any]:
     return found
 
 
+@settings(max_examples=15)
 @given(title=anything, licence=anything, reference=anything, note=anything)
 def test_no_text_breaks_the_front_matter_or_a_table(title: str, licence: str, reference: str, note: str) -> None:
     said = about(title=title, licence=licence, reference=reference, notes=(note,))
