@@ -61,9 +61,9 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> dict[VictimRef, Encoder
     return made
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def context(victims: dict[VictimRef, EncoderClassifier]) -> MeasureContext:
-    """What a measure is given: outcomes of 80 texts for each victim."""
+    """What a measure is given: outcomes of 80 texts for each victim. Made once, since each text is asked alone."""
     return MeasureContext(
         task=tiny.data(2, 2, 2).spec,
         attack="swap",
