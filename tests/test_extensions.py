@@ -143,7 +143,11 @@ def options(mine: Path, **more: Any) -> api.Options:
 
 @pytest.mark.parametrize(
     ("file", "stage"),
-    [("objectives/toy.py", "pretrain"), ("finetune/own.py", "finetune"), ("attacks/nothing.py", "attack")],
+    [
+        ("objectives/toy.py", "pretrain"),
+        pytest.param("finetune/own.py", "finetune", marks=pytest.mark.nightly),
+        pytest.param("attacks/nothing.py", "attack", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_job_fails_whose_module_changed_since_the_run_was_planned(
     file: str, stage: str, mine: Path, suite: Path

@@ -194,6 +194,7 @@ def test_either_axis_of_the_front_takes_it(run: RunStore, mine: Path, swapped: b
         front.FrontFigure().draw(options, Results.of(run))
 
 
+@pytest.mark.nightly
 def test_the_figure_of_doses_takes_it(mine: Path) -> None:
     store = RunStore(reference.run("dose-response-part1-doses"))
     results = Results.of(store, MetricCatalogue(Registry([mine])))

@@ -14,12 +14,17 @@ from rbench.schema import EncoderSpec
 from rbench.store.runs import RunStore
 from tests.mteb_rows import NAMES, give_rows, make_rows
 
-mteb = pytest.importorskip("mteb", reason="the extra `mteb` is not installed")
 ENCODER = "simcse-mini-packaged"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def mteb() -> Any:
+    """The package. It is not imported with this file, which each process of pytest-xdist does."""
+    return pytest.importorskip("mteb", reason="the extra `mteb` is not installed")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, mteb: Any) -> Path:
     """A RUN of the measure on a task of each kind."""
     folder = tmp_path_factory.mktemp("mteb")
     with pytest.MonkeyPatch.context() as patched:
@@ -44,7 +49,7 @@ def scores_of(run: Path) -> dict[str, dict[str, float | None]]:
 
 
 @pytest.mark.nightly
-def test_scores_of_each_kind_are_mtebs(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_each_kind_are_mtebs(made: Path, mteb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sentence_transformers import SentenceTransformer
 
     give_rows(monkeypatch, make_rows())
@@ -61,7 +66,7 @@ def test_scores_of_each_kind_are_mtebs(made: Path, tmp_path: Path, monkeypatch: 
             assert ours[score] == pytest.approx(by_mteb[score], abs=1e-6)
 
 
-def test_mteb_reads_its_results_back(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mteb_reads_its_results_back(made: Path, mteb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths, found = api.write_mteb_results(made, tmp_path), scores_of(made)
     assert {path.stem for path in paths} == {*NAMES}
     loaded = mteb.ResultCache(tmp_path).load_results(validate_and_filter=True)
@@ -84,7 +89,7 @@ def test_a_revision_of_somebodys_run_leads_nowhere_else(made: Path) -> None:
     assert TaskScores(spec, "e", "mteb:x", record).model == ("owner/name", "..%2F..%2F..%2Felsewhere")
 
 
-def test_one_result_is_a_file_of_mteb(made: Path, tmp_path: Path) -> None:
+def test_one_result_is_a_file_of_mteb(made: Path, mteb: Any, tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text(api.table(made, fmt="mteb", only=["STSBenchmark"]), encoding="utf-8")
     result = mteb.TaskResult.from_disk(tmp_path / "one.json")
     assert result.get_score() == pytest.approx(scores_of(made)["STSBenchmark"]["cosine_spearman"], abs=1e-6)
@@ -92,7 +97,7 @@ def test_one_result_is_a_file_of_mteb(made: Path, tmp_path: Path) -> None:
         api.table(made, fmt="mteb")
 
 
-def test_main_scores_are_on_a_model_card(made: Path) -> None:
+def test_main_scores_are_on_a_model_card(made: Path, mteb: Any) -> None:
     huggingface_hub = pytest.importorskip("huggingface_hub")
     card = huggingface_hub.ModelCard(api.table(made, metric="mteb", fmt="model-card"))
     by_data = {result.dataset_type: result.metric_value for result in card.data.eval_results}
@@ -103,7 +108,7 @@ def test_main_scores_are_on_a_model_card(made: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["stsb", "mteb:", "hf:owner/name"])
-def test_tasks_of_others_are_refused(task: str) -> None:
+def test_tasks_of_others_are_refused(task: str, mteb: Any) -> None:
     suite = {"name": "s", "encoders": [ENCODER], "evaluate": [{"mteb": {"tasks": [task]}}]}
     with pytest.raises(SuiteError) as caught:
         api.plan(suite)

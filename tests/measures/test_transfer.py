@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -45,14 +46,15 @@ def test_every_pair_equals_the_judge_asked_one_text_at_a_time(
     context: MeasureContext, victims: dict[VictimRef, EncoderClassifier], rows: list[MeasuredRow]
 ) -> None:
     assert len(rows) == len(MEMBERS) ** 2
+    asked = cache(lambda judge, text: said(victims[judge], text))
     for row in rows:
         maker, judge = (
             VictimRef(row.names[one], row.names[one], row.names[two])
             for one, two in (("encoder", "finetune"), ("judge", "judge_finetune"))
         )
         made = [one for one in context.outcomes[maker] if one.status == "succeeded"]
-        fooled = [said(victims[judge], one.perturbed[0]) != one.label for one in made if one.perturbed]
-        right = [said(victims[judge], one.original[0]) == one.label for one in made if one.original]
+        fooled = [asked(judge, one.perturbed[0]) != one.label for one in made if one.perturbed]
+        right = [asked(judge, one.original[0]) == one.label for one in made if one.original]
         assert row.numbers == {
             "n": len(made),
             "fooled": sum(fooled),

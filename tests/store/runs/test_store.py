@@ -41,7 +41,7 @@ def fill(store: RunStore, *ids: str) -> Path:
 # ----------------------------------------------------------------------------------------------------------- outcomes
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(outcome_strategy, max_size=6, unique_by=lambda outcome: outcome.example_id))
 def test_outcomes_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, written: list[Outcome]) -> None:
     store = RunStore(tmp_path_factory.mktemp("run"))
