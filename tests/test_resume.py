@@ -160,6 +160,7 @@ def go_on(place: Path, out: str, cache: str, whole: Path) -> None:
 
 def test_a_killed_run_ends_with_the_same_tables(place: Path, whole: Path) -> None:
     shutil.copytree(place / "cache", place / "killed-cache")  # as when another run made the victims
+    rows_in(place / "killed-cache")
     lines = outcome_lines(whole) // 2 + 3  # amid an attack, with others before and after it
     given = (place, words("small.yaml", "killed", "--workers", "1"), "killed-cache", lines)
     process = FORK.Process(target=kill_amid, args=given)

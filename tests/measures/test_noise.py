@@ -209,7 +209,7 @@ encoders: [mini-bert-packaged, simcse-mini-packaged]
 tasks: [mini-sentiment]
 finetune: probe
 seeds: [0, 1]
-training: {max_train: 60, max_validation: 40, epochs: 1}
+training: {max_train: 60, epochs: 1}
 resources: mini
 figures: [noise]
 evaluate: [{noise: {kinds: [leet, upper], degrees: [0.1, 0.5], draws: 2, num_examples: 12, defence: normalise}},

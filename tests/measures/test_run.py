@@ -35,7 +35,7 @@ attacks: [random]
 finetune: [probe]
 num_examples: 8
 resources: {set: mini, masked_lm: mini-bert-packaged}
-training: {max_train: 100, max_validation: 40}
+training: {max_train: 100}
 evaluate: [transfer, space: {resamples: 20, points: 3}, lengths: {task: mini-topic}, test_accuracy: {max_rows: 40},
   data, agreement]
 tables: [metric: transfer, metric: space, metric: data, metric: agreement, metric: shortest, metric: asr_difference,

@@ -121,7 +121,7 @@ finetune: probe
 seeds: [0, 1]
 attacks: [pwws]
 num_examples: 4
-training: {max_train: 200, max_validation: 40}
+training: {max_train: 200}
 resources: {profile: mini, masked_lm: mini-bert-packaged}
 evaluate: [test_accuracy: {max_rows: 40}]
 """
