@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rbench import api, mini
+from rbench import api
 from rbench.api.suites import prepare_suite
 from rbench.encoders.classifier import EncoderClassifier
 from rbench.errors import ResourceError
@@ -78,17 +78,19 @@ def test_a_suite_evaluates_each_victim_right_after_it_is_made(place: Path) -> No
     assert "films-edited: local" in " ".join(planned.notes)
 
 
-def test_the_record_is_what_the_victim_says_text_by_text(place: Path) -> None:
+def test_records_and_rows_are_what_the_victim_says_text_by_text(place: Path) -> None:
+    write_text(place / "suite.yaml", SUITE.replace("[contrast]", "[contrast, sensitivity]").replace("[0, 1]", "[0]"))
     result = api.run("suite.yaml", options(place))
-    assert not result.failed and result.complete == 8
-    (table,) = result.tables
-    assert "films Con" in table and (result.run / "tables" / "contrast.tex").is_file()
+    assert not result.failed and result.complete == 6
+    assert any("films Con" in table for table in result.tables) and (result.run / "tables" / "contrast.tex").is_file()
     store, plan = RunStore(result.run), prepare_suite("suite.yaml", options(place)).plan
     for job in plan.jobs:
-        if job.stage == "measure":
+        if job.what == "contrast":
             check(store, job)
-    again = api.run("suite.yaml", options(place))
-    assert again.tables == result.tables
+        elif job.what == "sensitivity":
+            check_sensitivity(store, job)
+    found = api.compare(result.run, between=("clean", "probe"), metric="sensitivity")
+    assert [cell.name.task for cell in found.cells] == ["films"] and found.cells[0].paired
 
 
 def check(store: RunStore, job: Job) -> None:
@@ -123,32 +125,20 @@ def check(store: RunStore, job: Job) -> None:
     assert [said[row["pair_id"]] for row in rows] == [ok for _, ok, _ in after]
 
 
-def test_sensitivity_is_what_the_victim_says_text_by_text(place: Path) -> None:
-    asked = SUITE.replace("[contrast]", "[contrast, sensitivity]").replace("[0, 1]", "[0]")
-    write_text(place / "suite.yaml", asked)
-    result = api.run("suite.yaml", options(place))
-    assert not result.failed and result.complete == 6
-    store, rows = (
-        RunStore(result.run),
-        [*map(json.loads, Path("data/films-edited/test.jsonl").read_text().splitlines())],
-    )
-    plan = store.plan()
-    assert plan is not None
-    for job in (job for job in plan.jobs if job.what == "sensitivity"):
-        victim, _ = EncoderClassifier.load(WeightCache(default_cache()).folder(job.needs["victim"]))
+def check_sensitivity(store: RunStore, job: Job) -> None:
+    victim, _ = EncoderClassifier.load(WeightCache(default_cache()).folder(job.needs["victim"]))
+    rows = [json.loads(line) for line in Path("data/films-edited/test.jsonl").read_text().splitlines()]
 
-        def said(text: str, victim: EncoderClassifier = victim) -> int:
-            with torch.no_grad():
-                return int(victim(**victim.tokenizer(text, return_tensors="pt")).logits.argmax())
+    def said(text: str) -> int:
+        with torch.no_grad():
+            return int(victim(**victim.tokenizer(text, return_tensors="pt")).logits.argmax())
 
-        turned = [row for row in rows if row["was"] != row["is"]]
-        followed = [said(row["after"]) == row["is"] for row in turned if said(row["before"]) == row["was"]]
-        (row,) = store.rows(job)
-        assert row.numbers["originals"] == len(turned) == 30
-        values = unpack_numbers(row.names["sensitivity"], 30)
-        assert values[~np.isnan(values)].tolist() == [float(one) for one in followed]
-    found = api.compare(result.run, between=("clean", "probe"), metric="sensitivity")
-    assert [cell.name.task for cell in found.cells] == ["films"] and found.cells[0].paired
+    turned = [row for row in rows if row["was"] != row["is"]]
+    followed = [said(row["after"]) == row["is"] for row in turned if said(row["before"]) == row["was"]]
+    (row,) = store.rows(job)
+    assert row.numbers["originals"] == len(turned) == 30
+    values = unpack_numbers(row.names["sensitivity"], 30)
+    assert values[~np.isnan(values)].tolist() == [float(one) for one in followed]
 
 
 def test_clusters_widen_the_intervals_and_nothing_else(place: Path) -> None:
@@ -182,15 +172,6 @@ def test_it_stands_beside_attacks_and_sts_tasks(place: Path) -> None:
     assert plan.jobs[0].what == "sts"
     assert [table.metric for table in plan.suite.tables] == ["asr", "sts", "contrast"]
     assert Plan.model_validate_json(plan.model_dump_json()) == plan, "both kinds of evaluation are told apart again"
-
-
-def test_the_embedded_world_has_contrast_sets(place: Path) -> None:
-    write_text(place / "suite.yaml", SUITE.replace("films", "mini-sentiment").replace("[clean, probe]", "probe"))
-    quick = ("seeds=0", "training={max_train: 64, max_validation: 16}")
-    result = api.run("suite.yaml", options(place, overrides=quick))
-    assert not result.failed
-    job = prepare_suite("suite.yaml", options(place, overrides=quick)).plan.jobs[-1]
-    assert record_of(RunStore(result.run), job).counts["edits"] == len(mini.contrast_rows("mini-sentiment"))
 
 
 def test_an_edit_that_is_cut_off_is_counted(place: Path) -> None:

@@ -82,6 +82,7 @@ def test_the_changes_that_matter_are_seen() -> None:
             assert not name.startswith("model ") or "another model" in said
 
 
+@pytest.mark.nightly
 def test_the_commands_of_the_page_run(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve(embeddings(letters))
     (shell,) = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)

@@ -81,6 +81,7 @@ def test_the_mean_over_attacks_pairs_what_attacks_make_of_a_text(make_run: Calla
     assert (mean["low"], mean["high"]) == pytest.approx((mean["value"] - reach, mean["value"] + reach))
 
 
+@pytest.mark.nightly
 def test_trainings_are_a_level_as_in_the_claims_of_the_run() -> None:
     """On the committed RUN of three trainings: its claims have the same numbers."""
     rows = reference.verdicts("adcl-gated-mr")

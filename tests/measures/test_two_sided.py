@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import permutations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -53,16 +53,24 @@ def counted(context: MeasureContext, of: VictimRef) -> dict[str, tuple[bool, boo
     return found
 
 
+@pytest.fixture(scope="module")
+def by_hand(blinded: MeasureContext) -> dict[VictimRef, dict[str, tuple[bool, bool, bool]]]:
+    """What each victim says of each text with an edit."""
+    return {of: counted(blinded, of) for of in blinded.victims}
+
+
 def renamed(context: MeasureContext, victims: dict[VictimRef, VictimRef]) -> MeasureContext:
     """The same with other names: `victims` has the old one of each."""
     outcomes = {new: context.outcomes[old] for new, old in victims.items()}
     return replace(context, victims=tuple(victims), outcomes=outcomes, victim=lambda new: context.victim(victims[new]))
 
 
-def test_each_number_equals_the_victim_asked_one_text_at_a_time(blinded: MeasureContext) -> None:
+def test_each_number_equals_the_victim_asked_one_text_at_a_time(
+    blinded: MeasureContext, by_hand: dict[VictimRef, dict[str, tuple[bool, bool, bool]]]
+) -> None:
     shown = {cell["encoder"]: cell for cell in table(blinded).cells}
     for of in blinded.victims:
-        found = np.array([*counted(blinded, of).values()])
+        found = np.array([*by_hand[of].values()])
         right, held, followed = found.T
         cell = shown[of.encoder]
         assert cell["two_sided"] == pytest.approx((right & held & followed).mean())
@@ -73,12 +81,14 @@ def test_each_number_equals_the_victim_asked_one_text_at_a_time(blinded: Measure
         assert (cell["two_sided_n"], cell["held_n"]) == (75, right.sum())
 
 
-def test_a_victim_that_is_blind_by_construction_is_caught_beside_a_control(blinded: MeasureContext) -> None:
+def test_a_victim_that_is_blind_by_construction_is_caught_beside_a_control(
+    blinded: MeasureContext, by_hand: dict[VictimRef, dict[str, tuple[bool, bool, bool]]]
+) -> None:
     made = table(blinded, control="one")
     control, blind = made.cells
     assert (blind["held"], blind["followed"], blind["two_sided"]) == (1.0, 0.0, 0.0)
     assert blind["overlooks"] is True and control["overlooks"] is None
-    one, other = (counted(blinded, of) for of in blinded.victims)
+    one, other = (by_hand[of] for of in blinded.victims)
     common = [name for name in one if one[name][0] and other[name][0]]
     followed = [(one[name][2], other[name][2]) for name in common]
     fooled = [(not one[name][1], not other[name][1]) for name in common]
@@ -225,7 +235,7 @@ def test_a_classifier_that_is_not_fine_tuned_is_a_control(blinded: MeasureContex
     assert [row[-1] for row in made.rows] == ["control" if cell["encoder"] == "one" else "yes" for cell in made.cells]
 
 
-@pytest.mark.parametrize("numbers", list(permutations(("held", "followed", "two_sided"))))
+@pytest.mark.parametrize("numbers", [("held", "followed", "two_sided"), ("two_sided", "followed", "held")])
 def test_numbers_of_a_label_are_their_own_whichever_is_asked_first(
     blinded: MeasureContext, numbers: Sequence[str]
 ) -> None:

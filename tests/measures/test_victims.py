@@ -56,8 +56,8 @@ encoders: [mini-bert-packaged]
 tasks: [mini-sentiment]
 finetune: probe
 seeds: [0, 1]
-evaluate: [easy]
-training: {max_train: 40}
+evaluate: [easy, test_accuracy: {max_rows: 20}]
+training: {max_train: 40, max_validation: 20}
 resources: mini
 """
 

@@ -59,12 +59,12 @@ JOBS = {
 def changes(record: dict[str, Any], each: bool) -> Iterator[tuple[str, Callable[[dict[str, Any]], Any]]]:
     """Changes of a record, each of one stored number, with what the finding names.
 
-    All numbers of the first score, and of each further one its value and another in turn, or with `each` all of all.
+    All numbers of the first score, and of each further one its value, or with `each` all of all.
     """
     for at, score in enumerate(record["scores"]):
         if ":" in score["name"]:
             continue  # of a subset: rows do not say which pairs it has
-        for field in FIELDS if each or at == 0 else ("value", FIELDS[1 + at % 5]):
+        for field in FIELDS if each or at == 0 else ("value",):
             value = score[field]
             new = 0.25 if value is None else value + 1 if field == "n" else value * 0.99 + 0.002
 
@@ -72,8 +72,8 @@ def changes(record: dict[str, Any], each: bool) -> Iterator[tuple[str, Callable[
                 changed["scores"][at][field] = new
 
             yield score["name"], change
-        yield score["name"], lambda changed, at=at: changed["scores"].pop(at)
         if each or at == 0:
+            yield score["name"], lambda changed, at=at: changed["scores"].pop(at)
             yield "twice", lambda changed, score=score: changed["scores"].append({**score, "name": "twice"})
 
 

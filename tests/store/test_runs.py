@@ -17,7 +17,7 @@ from rbench.recipes import Workers
 from rbench.schema import Outcome
 from rbench.score import count_outcomes
 from tests.store.conftest import N, World
-from tests.store.damage import CONTRAST, PWWS, RANDOM, alter_line, drop_line, read_record
+from tests.store.damage import CONTRAST, PWWS, RANDOM, alter_line, read_record
 
 
 def examples(world: World, end: str) -> list[str]:
@@ -53,11 +53,10 @@ def test_a_run_that_is_whole_is_left_alone(world: World) -> None:
     assert {file: file.read_bytes() for file in world.root.rglob("*.json*")} == before
 
 
-@pytest.mark.parametrize("damage", [drop_line, alter_line], ids=["missing", "altered"])
-def test_an_outcome_that_is_not_there_is_noticed_and_made_again(
-    world: World, whole: World, damage: Callable[[Path, int], None], caplog: pytest.LogCaptureFixture
+def test_an_outcome_that_was_altered_is_noticed_and_made_again(
+    world: World, whole: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    damage(world.file(PWWS), 5)
+    alter_line(world.file(PWWS), 5)
     job = world.job(PWWS)
     with caplog.at_level(logging.WARNING, "rbench"):
         frame = api.load_results(world.root)
@@ -98,26 +97,11 @@ def test_a_surplus_line_is_noticed_and_dropped(world: World, whole: World) -> No
     assert world.file(PWWS).read_bytes() == whole.file(PWWS).read_bytes()
 
 
-def test_the_line_that_a_message_names_may_be_deleted(world: World, whole: World) -> None:
-    """What rbench once advised: delete the line, and its example is attacked again."""
-    world.file(PWWS, "record.json").unlink()  # a job under way
-    alter_line(world.file(PWWS), 3)
-    frame = api.load_results(world.root)
-    assert len(frame[frame.attack == "pwws"]) == N - 1
-    drop_line(world.file(PWWS), 3)
-    _, told = world.run()
-    assert told.started == [world.job(PWWS).name]
-    assert same(world, whole, PWWS) and world.table() == whole.table()
-
-
-@pytest.mark.parametrize(
-    "damage", [b"garbage", b"", b"[" * 100_000, b'{"a": ' + b"9" * 5_001 + b"}", b"\xff\xfe", b"\0" * 50]
-)
-def test_a_damaged_line_of_a_job_under_way_is_that_of_one_example(world: World, whole: World, damage: bytes) -> None:
+def test_a_damaged_line_of_a_job_under_way_is_that_of_one_example(world: World, whole: World) -> None:
     world.file(PWWS, "record.json").unlink()
     path = world.file(PWWS)
     lines = path.read_bytes().split(b"\n")
-    lines[4] = damage
+    lines[4] = b"garbage"
     path.write_bytes(b"\n".join(lines))
     assert len(examples(world, PWWS)) == N - 1
     _, told = world.run()
@@ -125,24 +109,10 @@ def test_a_damaged_line_of_a_job_under_way_is_that_of_one_example(world: World, 
     assert same(world, whole, PWWS) and world.table() == whole.table()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: "",
-        lambda text: text[: len(text) // 2],
-        lambda text: "[" * 100_000,
-        lambda text: '{"schema_version": ' + "9" * 5_001 + "}",
-        lambda text: text.replace('"schema_version": 1', '"schema_version": 0'),
-        lambda text: text.replace('"schema_version": 1', '"schema_version": 2'),
-        lambda text: text.replace('"succeeded"', '"won"'),
-        lambda text: text.replace('"status": "complete"', '"status": "done"'),
-        lambda text: text.replace('"key": "', '"key": "0', 1),
-    ],
-    ids=["empty", "torn", "deep", "number", "older", "newer", "count", "status", "key"],
-)
-def test_a_bad_record_concerns_its_own_job(world: World, whole: World, change: Callable[[str], str]) -> None:
+def test_a_bad_record_concerns_its_own_job(world: World, whole: World) -> None:
+    """All ways in which a record is bad are in `tests/store/runs`."""
     path = world.file(PWWS, "record.json")
-    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_bytes(path.read_bytes()[:500])
     job, outcomes = world.job(PWWS), world.file(PWWS).read_bytes()
     table = world.table()
     assert "1 of 2 attack jobs damaged: toy/mini-sentiment/clean/pwws/seed0." in table
@@ -155,14 +125,6 @@ def test_a_bad_record_concerns_its_own_job(world: World, whole: World, change: C
     assert any(job.name in note and "rbench run" in note for note in told.notes)
     assert world.file(PWWS).read_bytes() == outcomes, "its outcomes were sound"
     assert read_record(world, PWWS).scores == read_record(whole, PWWS).scores
-    assert world.table() == whole.table()
-
-
-def test_a_bad_record_may_be_deleted(world: World, whole: World) -> None:
-    world.file(PWWS, "record.json").write_text("")
-    world.file(PWWS, "record.json").unlink()
-    _, told = world.run()
-    assert told.started == [world.job(PWWS).name]
     assert world.table() == whole.table()
 
 
@@ -184,11 +146,10 @@ def test_a_bad_record_of_weights_concerns_its_own_job(world: World, whole: World
     assert read_record(world, stage) == read_record(whole, stage), "its weights were in the cache"
 
 
-@pytest.mark.parametrize("change", [lambda b: b"", lambda b: b.replace(b'"prediction": 0', b'"prediction": 1', 1)])
-def test_predictions_are_checked_too(world: World, whole: World, change: Callable[[bytes], bytes]) -> None:
+def test_predictions_are_checked_too(world: World, whole: World) -> None:
     path = world.file(CONTRAST, "predictions.jsonl")
     good = path.read_bytes()
-    path.write_bytes(change(good))
+    path.write_bytes(good.replace(b'"prediction": 0', b'"prediction": 1', 1))
     assert path.read_bytes() != good
     assert "1 of 1 evaluations" in world.table(metric="contrast")
     _, told = world.run()
@@ -198,12 +159,11 @@ def test_predictions_are_checked_too(world: World, whole: World, change: Callabl
 
 
 def test_a_damaged_plan_is_written_anew(world: World, whole: World) -> None:
-    for text in ("", "{", "[" * 100_000, "\ud800"):
-        (world.root / "plan.json").write_bytes(text.encode(errors="surrogatepass"))
-        with pytest.raises(StoreError):
-            world.table()
-        assert world.run()[1].started == []
-        assert world.table() == whole.table()
+    (world.root / "plan.json").write_text("{", encoding="utf-8")
+    with pytest.raises(StoreError):
+        world.table()
+    assert world.run()[1].started == []
+    assert world.table() == whole.table()
 
 
 def test_a_folder_of_another_job_is_not_overwritten(world: World) -> None:
@@ -214,8 +174,6 @@ def test_a_folder_of_another_job_is_not_overwritten(world: World) -> None:
     with pytest.raises(StoreError):
         world.run()
     assert path.read_text(encoding="utf-8") == other
-    result, _ = world.run(out=world.root.with_name("other"))
-    assert not result.failed
 
 
 def test_fresh_begins_anew_whatever_is_damaged(world: World, whole: World) -> None:
@@ -281,20 +239,15 @@ def test_a_job_of_which_more_than_a_tenth_errored_fails_and_is_tried_again(
     assert world.table() == whole.table()
 
 
-@pytest.mark.parametrize(("n", "fails"), [(1, False), (2, True)])
-def test_a_tenth_is_tolerated_and_counted_by_kind(
-    world: World, erring: Callable[[int], None], n: int, fails: bool
-) -> None:
+def test_a_tenth_is_tolerated_and_counted_by_kind(world: World, erring: Callable[[int], None]) -> None:
     begin_again(world)
-    erring(n)
+    erring(1)
     result, _ = world.run()
-    assert bool(result.failed) == fails
-    assert result.errored == ({} if fails else {"ValueError": 2})
-    if not fails:
-        assert read_record(world, PWWS).counts["errored"] == n
-        again, told = world.run()
-        assert told.started == [], "a complete job with an errored example is done"
-        assert again.errored == {"ValueError": 2}
+    assert not result.failed and result.errored == {"ValueError": 2}
+    assert read_record(world, PWWS).counts["errored"] == 1
+    again, told = world.run()
+    assert told.started == [], "a complete job with an errored example is done"
+    assert again.errored == {"ValueError": 2}
 
 
 def test_exactly_a_tenth_is_not_more_than_a_tenth() -> None:

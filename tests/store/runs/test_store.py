@@ -41,7 +41,7 @@ def fill(store: RunStore, *ids: str) -> Path:
 # ----------------------------------------------------------------------------------------------------------- outcomes
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(outcome_strategy, max_size=6, unique_by=lambda outcome: outcome.example_id))
 def test_outcomes_come_back_as_they_were(tmp_path_factory: pytest.TempPathFactory, written: list[Outcome]) -> None:
     store = RunStore(tmp_path_factory.mktemp("run"))
@@ -72,7 +72,13 @@ def test_every_possible_tear_loses_only_the_last_line(tmp_path: Path) -> None:
         assert left.read_bytes() == content, "reading must not write"
 
 
-@pytest.mark.parametrize("damage", [b"{}", b"", b"garbage", b"[1]", b'{"job": 3, "outcome": {}}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        *(b"{}", b"", b"garbage", b"[1]", b'{"job": 3, "outcome": {}}', b"\xff\xfe"),
+        *(b"[" * 100_000, b'{"a": ' + b"9" * 5_001 + b"}", b"\0" * 50),
+    ],
+)
 def test_damage_in_the_middle_concerns_that_line_only(tmp_path: Path, damage: bytes) -> None:
     store = RunStore(tmp_path)
     path = fill(store, "a", "b", "c")
@@ -212,7 +218,9 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path: Path, change: dict[str,
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}', "\ud800"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"a": 1}', "\ud800", "[" * 100_000, '{"schema_version": ' + "9" * 5_001 + "}"]
+)
 def test_damaged_files_are_store_errors(tmp_path: Path, text: str) -> None:
     store = RunStore(tmp_path)
     store.write_record(make_record(JOB))

@@ -62,6 +62,7 @@ def checkpoints(place: Path) -> list[Path]:
     return list(place.rglob("checkpoint-*/model.safetensors"))
 
 
+@pytest.mark.nightly
 def test_a_killed_fine_tuning_is_swept_and_a_living_one_is_not(tmp_path: Path) -> None:
     cache, system = WeightCache(tmp_path / "cache"), tmp_path / "system"
     system.mkdir()

@@ -52,13 +52,6 @@ def prepared(place: Path) -> Path:
     return place
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a suite and an encoder, and a cache of its own."""
-    monkeypatch.setenv("RBENCH_CACHE", str(tmp_path / "cache"))
-    return prepared(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, api.RunResult]:
     """Such a folder in which the suite was run, and what the run returned. Not to be written to."""
@@ -95,12 +88,13 @@ def swap_two_words(victim: Path) -> None:
     file.write_text(json.dumps(content), encoding="utf-8")
 
 
-def again(place: Path, stage: str) -> None:
-    """As if the job had not run yet."""
+def again(place: Path, *stages: str) -> None:
+    """As if the jobs had not run yet."""
     store = RunStore(place / "run")
-    (job,) = (job for job in store.plan().jobs if job.stage == stage)  # type: ignore[union-attr]
-    for file in store.folder(job).iterdir():
-        file.unlink()
+    for job in store.plan().jobs:  # type: ignore[union-attr]
+        if job.stage in stages:
+            for file in store.folder(job).iterdir():
+                file.unlink()
 
 
 def test_a_victim_with_another_tokenizer_is_made_again_and_the_table_stays(
@@ -142,24 +136,24 @@ def test_a_victim_altered_while_the_run_is_under_way_fails_the_job_and_the_same_
     assert run(ran).tables == made[1].tables
 
 
-def test_a_run_sweeps_what_killed_ones_left_and_says_so(place: Path) -> None:
+def test_a_run_sweeps_what_killed_ones_left_and_says_so(ran: Path) -> None:
     left = default_cache() / "tmp" / "finetune-00000000"
     left.mkdir(parents=True)
     left.with_name(f"{left.name}.lock").touch()
     notes = Notes()
     with scratch.temporary_folder("finetune") as living:
-        run(place, notes, only=("pretrain",))
+        run(ran, notes, only=("pretrain",))
         assert living.is_dir()
     assert not left.exists()
     assert f"removed what killed processes had left: {left}" in notes.said
     assert sweeping.list_leftovers(default_cache()) == []
     assert not list((default_cache() / "tmp").iterdir())
     quiet = Notes()
-    run(place, quiet, only=("pretrain",))
+    run(ran, quiet, only=("pretrain",))
     assert not any("killed" in said for said in quiet.said)
 
 
-def test_what_a_run_needs_is_in_use_until_it_is_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_run_needs_is_in_use_until_it_is_over(ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rbench.execution import run as running
     from rbench.execution.job import RunContext, run_job
 
@@ -170,7 +164,8 @@ def test_what_a_run_needs_is_in_use_until_it_is_over(place: Path, monkeypatch: p
         return run_job(job, context)
 
     monkeypatch.setattr(running, "run_job", look_first)
-    run(place, only=("finetune",))
-    keys = {record.job.key for record in records(place).values()}
+    again(ran, "pretrain", "finetune")
+    run(ran, only=("finetune",))
+    keys = {record.job.key for stage, record in records(ran).items() if stage in ("pretrain", "finetune")}
     assert seen == [keys, keys]
     assert WeightCache(default_cache()).in_use() == set()
