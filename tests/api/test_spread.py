@@ -34,8 +34,9 @@ def results(run: Path) -> dict[str, object]:
     return said
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["local", "slurm", "ray"])
+@pytest.mark.parametrize(
+    "kind", ["local", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("slurm", "ray"))]
+)
 def test_an_executor_gives_what_one_process_gives(kind: str, inline: Path, tmp_path: Path) -> None:
     package = {"ray": "ray", "slurm": "submitit"}.get(kind)
     if package is not None:
