@@ -73,7 +73,7 @@ def open_generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
 
 
 def _read_masked_lm(spec: EncoderSpec, folder: Path) -> tuple[Any, Any, bool]:
-    """Return the masked LM in a folder, its tokenizer, and whether the folder lacks a masked-LM head."""
+    """Return the masked LM in a folder in float32, its tokenizer, and whether the folder lacks a masked-LM head."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     check_model(folder)
@@ -81,7 +81,7 @@ def _read_masked_lm(spec: EncoderSpec, folder: Path) -> tuple[Any, Any, bool]:
     if not spec.trust_remote_code:
         check_size(folder, AutoModelForMaskedLM)
     model, loading = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, **trust)
-    return model, AutoTokenizer.from_pretrained(folder, **trust), bool(loading["missing_keys"])
+    return model.float(), AutoTokenizer.from_pretrained(folder, **trust), bool(loading["missing_keys"])
 
 
 def open_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:
