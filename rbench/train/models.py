@@ -233,7 +233,9 @@ def write(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | N
     ]
     modes = {flag: mode == _MODE_OF_POOLING[encoder.pooling] for flag, mode in MODE_OF_FLAG.items()}
     _write_json(folder / "modules.json", modules)
-    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    # The saved tokenizer may not say it: transformers 5 reads that of BERT with the normalizer of its class.
+    reading = {"max_seq_length": encoder.max_length, "do_lower_case": settings.lowercase}
+    _write_json(folder / "sentence_bert_config.json", reading)
     include = {"include_prompt": settings.include_prompt}
     _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.width, **modes, **include})
     prompt = {"default": settings.prompt} if settings.prompt else {}
