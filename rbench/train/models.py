@@ -138,11 +138,12 @@ def with_dropout(network: Any, dropout: float) -> Any:
 
 
 def dropout_rates(config: Any) -> dict[str, float]:
-    """Return the dropout probabilities of a transformers config by name, without those of classifiers."""
+    """Return the dropout probabilities of a transformers config by name, without those of heads."""
     return {
         name: float(value)
         for name, value in sorted(config.to_dict().items())
-        if "dropout" in name and "classif" not in name and isinstance(value, int | float)
+        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float)
+        if not any(head in name for head in ("classif", "summary_", "qa_"))
     }
 
 
