@@ -128,9 +128,11 @@ def with_dropout(network: Any, dropout: float) -> Any:
 
     The copy is built from the config, because layers copy some of the probabilities when they are built.
     """
+    from rbench.encoders.sentence import store_once
+
     config = copy.deepcopy(network.config)
     config.update(dict.fromkeys(dropout_rates(config), dropout))
-    fresh = type(network)(config)
+    fresh = store_once(type(network)(config))
     if getattr(fresh, "pooler", None) is not None:
         fresh.pooler = None
     fresh.load_state_dict(network.state_dict())
