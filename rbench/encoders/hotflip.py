@@ -92,8 +92,9 @@ class HotFlip:
     def words_of(self, text: str, n: int) -> Words:
         """Return the first n words of a text that are in the vocabulary; fewer where it has fewer."""
         known = {i: word for word, i in self.vocabulary.items()}
-        (row,) = self._rows([text])
-        return tuple(known[i] for i in row[0] if i in known)[:n]
+        row_of_a, row = self._rows(["a", text])
+        start = len(row_of_a[0]) - self._after - 1  # the prompt is not part of the text
+        return tuple(known[i] for i in row[0][start:] if i in known)[:n]
 
     def cosines(self, passages: Sequence[Words], wanted: Vectors) -> NDArray[np.float64]:
         """Return the cosines (n,) of passages with a direction (dim,) of length 1."""

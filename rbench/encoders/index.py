@@ -2,9 +2,9 @@
 
     CACHE/prepared/vectors-<digits>.npy    (documents, dim), float32, as `prepare_vectors` gives them
 
-The digits are a hash of the encoder's weights, of how it reads, and of the documents' texts. The file is mapped into
-memory, and written piece by piece, so that a corpus need not fit into memory. Nothing is approximate: a query is
-compared with every document.
+The digits are a hash of the encoder's weights and config, of how it reads, and of the documents' texts. The file is
+mapped into memory, and written piece by piece, so that a corpus need not fit into memory. Nothing is approximate: a
+query is compared with every document.
 
 A score is the encoder's `similarity`, computed in float64 of vectors of float32 and rounded to 32 bits, which are
 trec_eval's scores. That is a product of vectors, of length 1 for the cosine, or a distance with a minus. Of equal
@@ -43,6 +43,8 @@ SCIPY_METRICS: dict[str, Any] = {"euclidean": "euclidean", "manhattan": "cityblo
 """The names in scipy of the similarities that are distances."""
 MAX_SCORES = 1 << 24
 """Number of scores that are in memory at once."""
+_OF_OPENING = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
+"""Keys of a config that say where a model is from and how it was opened, and not how it computes."""
 
 
 class RankedDocuments(NamedTuple):
@@ -114,7 +116,7 @@ def _write_vectors(
 
 
 def _hash_inputs(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
-    """Return the hash of all that decides the vectors of documents: weights, settings, tokenizer, texts."""
+    """Return the hash of all that decides the vectors of documents: weights, config, settings, tokenizer, texts."""
     import torch
 
     from rbench.encoders.reading import without_prompt
@@ -126,6 +128,11 @@ def _hash_inputs(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
             digest.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
     digest = hashlib.sha256(f"{VERSION} {encoder.pooling} {encoder.max_length} {encoder.settings!r}".encode())
+    # What weights do not say: an activation, the direction of attention. What differs by how a model was opened is left
+    # out.
+    config = {key: value for key, value in encoder.model.config.to_dict().items() if key not in _OF_OPENING}
+    transform = encoder.transform and (encoder.transform.KIND, encoder.transform.about())
+    digest.update(json.dumps([config, transform], sort_keys=True, default=str).encode())
     # The weights themselves and not their place: an encoder that is trained on has other vectors under the same name.
     for name, tensor in sorted(encoder.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

@@ -6,6 +6,7 @@ the headers of weights, downloads no weights, and imports no torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -273,7 +274,7 @@ def _read_victim(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
         settings = ReadingSettings.model_validate(about.get("settings", {})).stated()
     fields = {"pooling": about["pooling"], **settings}
     longest, network = about.get("encoder_max_length"), config.get("max_position_embeddings")
-    shorter = type(longest) is int and 0 < longest < (network if type(network) is int else 0)
+    shorter = type(longest) is int and 0 < longest < (network if type(network) is int else math.inf)
     return fields | ({"max_length": longest} if shorter else {})
 
 

@@ -451,11 +451,11 @@ def _read_network(
                 torch_dtype=settings.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype),
                 **attention,
             )
-    model = _store_once(model.float() if settings.dtype == "float32" else model)
+    model = store_once(model.float() if settings.dtype == "float32" else model)
     return model.eval(), sorted(info["missing_keys"])
 
 
-def _store_once(network: nn.Module) -> nn.Module:
+def store_once(network: nn.Module) -> nn.Module:
     """Return the network, whose state has each of its parameters once from now on. It reads such states too.
 
     T5's table of tokens is one tensor under two names. safetensors, with which the checkpoints of a training are

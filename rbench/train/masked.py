@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rbench.encoders.reading import ReadingSettings, find_longest_input
+from rbench.encoders.reading import ReadingSettings, find_longest_input, prepare_tokenizer
 from rbench.schema import EncoderSpec, KindName
 from rbench.train import models
 from rbench.train.objectives._trained import Encoding
@@ -39,6 +39,7 @@ class MaskedEncoding(Encoding):
 
         assert spec.train is not None
         self.masked_lm, tokenizer = models.open_masked_lm(spec, base)
+        tokenizer = prepare_tokenizer(tokenizer, ReadingSettings(lowercase=spec.lowercase))
         super().__init__(tokenizer, min(spec.train.max_length, find_longest_input(self.masked_lm, tokenizer)))
         self._spec = spec
         self.kept: nn.Module = self.masked_lm

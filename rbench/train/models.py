@@ -73,7 +73,7 @@ def open_generator(spec: EncoderSpec, name: str | Path) -> tuple[Any, Any]:
 
 
 def _read_masked_lm(spec: EncoderSpec, folder: Path) -> tuple[Any, Any, bool]:
-    """Return the masked LM in a folder, its tokenizer, and whether the folder lacks a masked-LM head."""
+    """Return the masked LM in a folder in float32, its tokenizer, and whether the folder lacks a masked-LM head."""
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
     check_model(folder)
@@ -81,7 +81,7 @@ def _read_masked_lm(spec: EncoderSpec, folder: Path) -> tuple[Any, Any, bool]:
     if not spec.trust_remote_code:
         check_size(folder, AutoModelForMaskedLM)
     model, loading = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True, **trust)
-    return model, AutoTokenizer.from_pretrained(folder, **trust), bool(loading["missing_keys"])
+    return model.float(), AutoTokenizer.from_pretrained(folder, **trust), bool(loading["missing_keys"])
 
 
 def open_encoder(spec: EncoderSpec, base: str | Path | None) -> SentenceEncoder:
@@ -128,9 +128,11 @@ def with_dropout(network: Any, dropout: float) -> Any:
 
     The copy is built from the config, because layers copy some of the probabilities when they are built.
     """
+    from rbench.encoders.sentence import store_once
+
     config = copy.deepcopy(network.config)
     config.update(dict.fromkeys(dropout_rates(config), dropout))
-    fresh = type(network)(config)
+    fresh = store_once(type(network)(config))
     if getattr(fresh, "pooler", None) is not None:
         fresh.pooler = None
     fresh.load_state_dict(network.state_dict())
@@ -138,11 +140,12 @@ def with_dropout(network: Any, dropout: float) -> Any:
 
 
 def dropout_rates(config: Any) -> dict[str, float]:
-    """Return the dropout probabilities of a transformers config by name, without those of classifiers."""
+    """Return the dropout probabilities of a transformers config by name, without those of heads."""
     return {
         name: float(value)
         for name, value in sorted(config.to_dict().items())
-        if "dropout" in name and "classif" not in name and isinstance(value, int | float)
+        if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float)
+        if not any(head in name for head in ("classif", "summary_", "qa_"))
     }
 
 
@@ -233,7 +236,9 @@ def write(folder: Path, encoder: SentenceEncoder, prompts: Mapping[str, str] | N
     ]
     modes = {flag: mode == _MODE_OF_POOLING[encoder.pooling] for flag, mode in MODE_OF_FLAG.items()}
     _write_json(folder / "modules.json", modules)
-    _write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    # The saved tokenizer may not say it: transformers 5 reads that of BERT with the normalizer of its class.
+    reading = {"max_seq_length": encoder.max_length, "do_lower_case": settings.lowercase}
+    _write_json(folder / "sentence_bert_config.json", reading)
     include = {"include_prompt": settings.include_prompt}
     _write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": encoder.width, **modes, **include})
     prompt = {"default": settings.prompt} if settings.prompt else {}
