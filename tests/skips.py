@@ -29,11 +29,6 @@ ALLOWED = (
         "Continuous integration works as root, from whom no file can be kept by its permissions.",
     ),
     Allowed(
-        "tests/encoders/test_todays_victims.py",
-        "OpenVINO compiles for ten seconds",
-        "A choice: the same network is compiled for another case of the same test.",
-    ),
-    Allowed(
         "tests/encoders/test_fitting.py",
         "OpenVINO cannot trace GPT-2",
         "Some versions of OpenVINO and transformers cannot trace GPT-2, and then PyTorch computes it.",

@@ -149,8 +149,7 @@ def _make_items(
             ] = unrelated
     sheet_items = []
     for (kind, task, texts), used in uses_by_text.items():
-        # Spreadsheets read ids of digits, and those such as 12e4, as numbers; none begins with a "t".
-        item = Item(id=f"t{rng.getrandbits(48):012x}", kind=kind, task=task, uses=used, text=hash_texts(texts))
+        item = Item(id=_draw_id(rng), kind=kind, task=task, uses=used, text=hash_texts(texts))
         sheet_items.append(SheetItem(item, texts))
     yield from sheet_items
     for single in (True, False):
@@ -161,8 +160,13 @@ def _make_items(
             if (repeated.item.kind in TEXTS) == single and repeated.item.kind != "other"
         ]
         for repeated in rng.sample(repeatable, -(-len(repeatable) // ONE_REPEATED_IN)):
-            new_id = {"id": f"{rng.getrandbits(48):012x}", "repeats": repeated.item.id}
+            new_id = {"id": _draw_id(rng), "repeats": repeated.item.id}
             yield repeated._replace(item=repeated.item.model_copy(update=new_id))
+
+
+def _draw_id(rng: random.Random) -> str:
+    """Return an id. Spreadsheets read those of digits, and such as 12e4, as numbers, but none that begins with "t"."""
+    return f"t{rng.getrandbits(48):012x}"
 
 
 def list_closed_tasks(tasks: Sequence[TaskSpec]) -> list[str]:

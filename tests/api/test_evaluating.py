@@ -262,7 +262,7 @@ def test_a_blind_model_overlooks_beside_the_model_that_it_is_compared_to(blind_b
 
 def test_a_reader_does_not_overlook_beside_a_blind_model(function: api.Evaluated) -> None:
     verdicts = function.card.overlooking
-    assert [(one.encoder, one.control, one.overlooks) for one in verdicts] == [("predict", "always", False)]
+    assert {(one.encoder, one.control, one.overlooks) for one in verdicts} == {("predict", "always", False)}
 
 
 @pytest.mark.parametrize(("edited", "is_two_sided"), [(6, True), (1, False)])

@@ -111,7 +111,7 @@ def test_neither_order_nor_id_nor_format_tells_originals_from_changed_texts(tmp_
         assert [place for place, _ in texts] == [*range(len(texts))], "single texts come before pairs"
         features = np.array(
             [
-                [place, int(str(item["id"]), 16), *(int(c, 16) for c in str(item["id"])), len(json.dumps(item)) % 7]
+                [place, int(item["id"][1:], 16), *(int(c, 16) for c in item["id"][1:]), len(json.dumps(item)) % 7]
                 for place, item in texts
             ]
         )

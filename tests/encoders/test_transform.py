@@ -172,7 +172,7 @@ def test_every_back_end_computes_it(kind: str, backend: str, bert: Path) -> None
 def test_fine_tuning_goes_through_the_transform_and_leaves_it(kind: str, bert: Path) -> None:
     made = encoder(bert, kind)
     before = {name: tensor.clone() for name, tensor in made.state_dict().items()}
-    training = Training(epochs=1, learning_rate=1e-3, batch_size=16)
+    training = Training(epochs=1, learning_rate=1e-3, batch_size=8)
     tuned, _ = clean.CleanStrategy().run(clean.Options(), tiny.context(made, tiny.data(train=16), training))
     after = tuned.encoder.state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}

@@ -100,12 +100,6 @@ def test_a_table_whose_rows_and_columns_changed_places_has_its_caption() -> None
     assert r"\caption{Accuracy under noise" in text and "Bold: the highest of each column" in text
 
 
-def test_a_title_above_rows_has_the_letter_of_its_note() -> None:
-    text = api.table(reference.run("adcl-gated-ag"), fmt="latex", width=219)
-    assert r"Geometry attack}$^{a}$" in text
-    assert "\na: max" in text
-
-
 def test_a_table_without_rows_is_an_empty_one() -> None:
     assert "\\begin{tabular}{@{}llr@{}}" in write_environments(body(grid(0, 0)), LatexStyle())
 
