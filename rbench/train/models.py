@@ -132,7 +132,7 @@ def with_dropout(network: Any, dropout: float) -> Any:
 
     config = copy.deepcopy(network.config)
     config.update(dict.fromkeys(dropout_rates(config), dropout))
-    fresh = store_once(type(network)(config))
+    fresh: Any = store_once(type(network)(config))
     if getattr(fresh, "pooler", None) is not None:
         fresh.pooler = None
     fresh.load_state_dict(network.state_dict())
