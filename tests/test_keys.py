@@ -201,6 +201,7 @@ MADE_AGAIN = {
     "noise-local",
     "strength-local",
     "two-sided-snli",
+    "two-sided-snli-finetuned",
     "two-sided-snli-mpnet",
     "vadvcse-table2-local",
 }
