@@ -86,6 +86,8 @@ def published(monkeypatch: pytest.MonkeyPatch) -> None:
         models = (name for named in loaded.models.values() for name in named.values())
         return {name: place(name) for name in (*loaded.encoders, *models)}
 
+    # It reads the texts of rows for their script, and here rows have none.
+    monkeypatch.setattr(preparing.scripts, "script_notes", lambda *_: [])
     monkeypatch.setattr(RowCache, "task", numbers)
     monkeypatch.setattr(RowCache, "set", classified)
     monkeypatch.setattr(preparing, "_locate_weights", weights)
