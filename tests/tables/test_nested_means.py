@@ -95,21 +95,25 @@ def test_seeds_that_agree_leave_the_choice_of_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "deviation"),
-    [(3, 0.08), pytest.param(3, 0.0, marks=pytest.mark.nightly), pytest.param(5, 0.08, marks=pytest.mark.nightly)],
+    ("count", "deviation", "draws"),
+    [
+        (3, 0.08, 100),
+        pytest.param(3, 0.0, 400, marks=pytest.mark.nightly),
+        pytest.param(5, 0.08, 400, marks=pytest.mark.nightly),
+    ],
 )
-def test_it_covers_the_rate_of_the_next_training_s_expectation(count: int, deviation: float) -> None:
+def test_it_covers_the_rate_of_the_next_training_s_expectation(count: int, deviation: float, draws: int) -> None:
     """Nineteen of twenty intervals hold the true rate; those of texts alone hold it much less often."""
     rng, inside, alone = np.random.default_rng(11), 0, 0
-    for _ in range(100):
+    for _ in range(draws):
         rates = np.clip(0.5 + rng.normal(scale=deviation, size=(count, 1)), 0, 1)
         values = (rng.random((count, 200)) < rates).astype(float)
         low, high = mean_interval([observed(values, trainings=True)], shares=True) or (1, 0)
         inside += low <= 0.5 <= high
         narrow = proportion_confint(values.sum(), values.size, method="wilson")
         alone += narrow[0] <= 0.5 <= narrow[1]
-    assert 0.92 <= inside / 100 <= 0.99
-    assert not deviation or alone / 100 < 0.8
+    assert 0.92 <= inside / draws <= 0.99
+    assert not deviation or alone / draws < 0.8
 
 
 @pytest.fixture
