@@ -152,12 +152,12 @@ def with_labelled_test(splits: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_hidden(rows: Any) -> bool:
-    golden = [
+    label_columns = [
         column
         for column, kind in rows.features.items()
         if getattr(kind, "names", None) or getattr(kind, "dtype", "").startswith("float")
     ]
-    return any(len(rows) > 0 and set(rows.with_format(None).unique(column)) == {-1} for column in golden)
+    return any(len(rows) > 0 and set(rows.with_format(None).unique(column)) == {-1} for column in label_columns)
 
 
 def save_splits(splits: Mapping[str, Any], folder: Path) -> None:

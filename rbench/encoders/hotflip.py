@@ -93,7 +93,7 @@ class HotFlip:
         """Return the first n words of a text that are in the vocabulary; fewer where it has fewer."""
         known = {i: word for word, i in self.vocabulary.items()}
         row_of_a, row = self._rows(["a", text])
-        start = len(row_of_a[0]) - self._after - 1  # the prompt is not part of the text
+        start = len(row_of_a[0]) - self._after - 1  # where `a` stands: the prompt before it is not part of the text
         return tuple(known[i] for i in row[0][start:] if i in known)[:n]
 
     def cosines(self, passages: Sequence[Words], wanted: Vectors) -> NDArray[np.float64]:

@@ -128,8 +128,7 @@ def _hash_inputs(encoder: SentenceEncoder, texts: Sequence[str]) -> str:
             digest.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
     digest = hashlib.sha256(f"{VERSION} {encoder.pooling} {encoder.max_length} {encoder.settings!r}".encode())
-    # What weights do not say: an activation, the direction of attention. What differs by how a model was opened is left
-    # out.
+    # Weights do not say everything: an activation, or the direction of attention, is in the config alone.
     config = {key: value for key, value in encoder.model.config.to_dict().items() if key not in _OF_OPENING}
     transform = encoder.transform and (encoder.transform.KIND, encoder.transform.about())
     digest.update(json.dumps([config, transform], sort_keys=True, default=str).encode())

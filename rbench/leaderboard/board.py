@@ -183,7 +183,7 @@ class BoardNumbers:
     ) -> Board:
         attacked = {board_number.who for board_number in readings if board_number.setting == setting}
         numbers: dict[EncoderIdentity, dict[BoardColumn, BoardNumber]] = {}
-        # The newest of the same is kept, and a RUN that is not done takes the place of none that is.
+        # The newest of the same number is kept; one of an unfinished RUN only where no other RUN has it.
         for board_number in sorted(readings, key=lambda reading: (not reading.number.partial, reading.run.date)):
             # The score of the table's own task is among its attacks already.
             repeated = board_number.column.kind == "graded" and board_number.column.of == setting.task

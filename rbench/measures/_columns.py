@@ -359,8 +359,10 @@ def build_table(measure: DeclaredMeasure, options: Any, results: Results) -> Tab
     axes = [axis for axis in AXES if _has_column(axis, [getattr(cell, axis) for cell in shown])]
     header = ["Fine-tuning" if axis == "finetune" else axis.capitalize() for axis in axes]
     table_columns: list[Sequence[TableEntry]] = [[getattr(cell, axis) for cell in shown] for axis in axes]
+    compared_within = [axis for axis in axes if axis in ("task", "attack")]
     if any(cell.label for cell in shown):
         header.append(_label_heading(measure, shown))
+        compared_within.append(header[-1].lower())
         table_columns.append([cell.label for cell in shown])
     numbers = {column.name: [cell.number(column.name) for cell in shown] for column in measure.columns}
     sizes = {column.name: [_size_of(column, number) for number in numbers[column.name]] for column in measure.columns}
@@ -370,7 +372,7 @@ def build_table(measure: DeclaredMeasure, options: Any, results: Results) -> Tab
     if has_one_n:
         header.append("n")
         table_columns += distinct_sizes
-    groups = _group_by_units(shown)
+    groups = _group_comparable(shown)
     for column in measure.columns:
         if not has_one_n and any(sizes[column.name]):
             header.append("n")
@@ -385,7 +387,8 @@ def build_table(measure: DeclaredMeasure, options: Any, results: Results) -> Tab
     title = str(measure.said()["title"]).rstrip(".") or measure.name
     first = measure.columns[0].meaning
     best_end = None if len(ends) > 1 else first.best
-    about = Meaning(title, "; ".join(definitions), best_end, first.percent, first.digits)
+    among = f"of each {', '.join(compared_within)} and column" if compared_within else "of each column"
+    about = Meaning(title, "; ".join(definitions), best_end, first.percent, first.digits, among=among)
     every = found.jobs if any(cell.encoder for cell in shown) else asked
     seed_notes = draw_notes(results.plan, every)
     if not seed_notes and measure.reads in ("attacks", "victims"):
@@ -433,11 +436,11 @@ def _size_of(column: Column, number: Number | None) -> int | None:
     return number.n if number is not None and isinstance(column, ShareColumn | Mean) else None
 
 
-def _group_by_units(shown: Sequence[MeasureRowCell]) -> list[list[int]]:
-    """Return the places of cells with the same units, such as the texts of a task."""
+def _group_comparable(shown: Sequence[MeasureRowCell]) -> list[list[int]]:
+    """Return the places of cells with the same units, such as the texts of a task, and the same attack."""
     groups: dict[Hashable, list[int]] = {}
     for i, cell in enumerate(shown):
-        groups.setdefault(cell.units, []).append(i)
+        groups.setdefault((cell.units, cell.attack), []).append(i)
     return list(groups.values())
 
 

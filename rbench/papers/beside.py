@@ -525,7 +525,7 @@ def _comparison_notes(comparison: TableComparison, plan: Plan) -> list[str]:
         sentences.append(f"Another encoder of ours stands in: {pairs}.")
     attacks = {pair.found.where.attack for pair in comparison.matched}
     with_options = [choice.label for choice in plan.suite.attacks if choice.options and choice.name in attacks]
-    sentences += [f"Our attacks have options: {list_names(with_options)}."] if with_options else []
+    sentences += [f"Attacks with options in our RUN: {list_names(with_options)}."] if with_options else []
     sentences.append(f"{_count_sentence(comparison)} {_left_out_sentence(comparison)}".rstrip())
     inside_flags = [pair.inside for pair in comparison.matched if pair.inside is not None]
     if inside_flags:

@@ -89,26 +89,25 @@ def list_published(results: Results, wanted: TableSpec) -> list[PublishedNumber]
 def _iterate_numbers(results: Results, wanted: TableSpec) -> Iterator[PublishedNumber]:
     specs = (getattr(job.spec, "task", None) for job in results.plan.jobs)
     tasks = {task.name: task for task in specs if task is not None}
-    victims_seen = set()
+    seen = set()
     for metric in _list_metrics(results, wanted):
         asked = results.metrics.asked(metric)
         for name, (cell, number_name) in iterate_cells(results, asked):
             number = cell.number(number_name)
             if number is None or number.value is None or name.task not in tasks:
                 continue
-            attack = "" if asked.of == "victims" else cell.attack
-            # The cells of a metric of victims are those of the attacks on them.
-            published = (metric, name.encoder, name.task, attack, cell.finetune)
-            if asked.of == "victims" and published in victims_seen:
-                continue
-            victims_seen.add(published)
+            if asked.of == "victims":  # each attack on a victim has a cell with the same number
+                victim = (metric, name.encoder, name.task, cell.finetune)
+                if victim in seen:
+                    continue
+                seen.add(victim)
             task = tasks[name.task]
             of_set = any(job.measuring is not None and job.measuring.set is not None for job in cell.jobs)
             yield PublishedNumber(
                 name.encoder,
                 task,
                 metric,
-                attack,
+                "" if asked.of == "victims" else cell.attack,
                 cell.finetune,
                 number,
                 asked.about if isinstance(asked, MeasureNumber) else cell.meaning(number_name),

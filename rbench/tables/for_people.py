@@ -7,8 +7,8 @@ a RUN, of a metric or of a measure, from the table's cells and the RUN's plan. T
 The plan holds `title` and `short` of every entry as they were when it was made. A table shows `short`, or a title
 that has room (`TITLE_ROOM`); otherwise the name stays. Options stay visible: `SimCSE on mini-bert [temperature=0.1]`.
 Where two entries of a table would read alike, both keep their names. rbench's own fine-tuning strategies say in their
-files what tables call them (`short`); those of users keep their names. Strategies that a plan has once, and attacks,
-show only the options that tell them from others of their name; all of them stand below the table.
+files what tables call them (`short`); those of users keep their names. An attack shows only the options in which it
+differs from others of its name, and a strategy that a plan has once shows none; all options stand below the table.
 """
 
 from __future__ import annotations
@@ -90,9 +90,15 @@ def _resource_note(jobs: list[Job]) -> list[str]:
 
 
 def _precision_note(plan: Plan) -> list[str]:
-    fine_tunings = [job.spec.training for job in plan.jobs if isinstance(job.spec, FinetuneJob)]
-    # Where only some have it, it is an option of their strategy, which the table shows.
-    return ["Fine-tuned in bf16."] if {training.precision for training in fine_tunings} == {"bf16"} else []
+    # A precision that is an option of a strategy stands in its label.
+    tasks = dict.fromkeys(
+        job.spec.task.name
+        for job in plan.jobs
+        if isinstance(job.spec, FinetuneJob)
+        and job.spec.training.precision == "bf16"
+        and "precision" not in job.spec.strategy.options
+    )
+    return [f"Fine-tuning in bf16, where weights are trained: {list_names([*tasks])}."] if tasks else []
 
 
 def _flag_notes(table: Table, plan: Plan, titles_by_name: dict[str, str]) -> list[str]:
@@ -190,24 +196,28 @@ def _labelled_entries(plan: Plan) -> Iterator[tuple[str, Named]]:
 
 
 def shorten_labels(choices: Iterable[Choice]) -> dict[str, str]:
-    """Return for the label of each choice its name with those options alone that other choices of its name have not.
+    """Return for the label of each choice a shorter one, with the options in which it differs from its namesakes.
 
-    Options within options are named by themselves where that is clear: of `inside[space={candidates:synonyms,k:50}]`
-    and `inside[space={candidates:wordnet,k:50}]` the first becomes `inside[candidates=synonyms]`.
+    Of an option that holds others, only those that differ are named, without it where no other has their name:
+    `inside[space={candidates:synonyms,k:50}]` beside `inside[space={candidates:wordnet,k:50}]` becomes
+    `inside[candidates=synonyms]`.
     """
     options_by_label = {choice.label: dict(_flatten_options(choice.options)) for choice in choices}
     short_labels = {}
     for label, options in options_by_label.items():
         name = label.partition("[")[0]
-        alike = [other for of, other in options_by_label.items() if of.partition("[")[0] == name]
-        own = {path: value for path, value in options.items() if any(other.get(path) != value for other in alike)}
-        last_parts = Counter(path[-1] for path in own)
-        shown = {path[-1] if last_parts[path[-1]] == 1 else ".".join(path): value for path, value in own.items()}
+        namesakes = [other for label, other in options_by_label.items() if label.partition("[")[0] == name]
+        differing = {
+            path: value for path, value in options.items() if any(other.get(path) != value for other in namesakes)
+        }
+        uses = Counter(path[-1] for path in differing)
+        shown = {path[-1] if uses[path[-1]] == 1 else ".".join(path): value for path, value in differing.items()}
         short_labels[label] = Choice(name=name, options=shown).label
     return short_labels
 
 
 def _flatten_options(options: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the path and the value of each option that holds no others: `("space", "k"), 50`."""
     for key, value in options.items():
         if isinstance(value, Mapping):
             yield from _flatten_options(value, (*above, key))
