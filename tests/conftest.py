@@ -95,7 +95,7 @@ def one_fork_server() -> Iterator[None]:
         return
     from multiprocessing import forkserver
 
-    forkserver.set_forkserver_preload(["rbench.recipes.workers"])
+    forkserver.set_forkserver_preload(["rbench.recipes.preload"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forkserver, "set_forkserver_preload", lambda modules: None)
         yield

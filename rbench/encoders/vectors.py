@@ -75,7 +75,13 @@ class WordVectors:
 
     def search_nearest(self, ids: Sequence[int], k: int) -> None:
         """Search the words nearest to each of several words, which reads the vectors of all words only once."""
-        for i, products in zip(ids, self.matrix[ids] @ self.matrix.T, strict=True):
+        import torch
+
+        # Reading the matrix takes the time. Of few words, PyTorch reads it once for products in columns, and numpy, or
+        # PyTorch for products in rows, twice.
+        rows = torch.from_numpy(self.matrix)
+        products_by_word = (rows @ rows[list(ids)].T).T.contiguous().numpy()
+        for i, products in zip(ids, products_by_word, strict=True):
             self._near[i] = self._rank_nearest(i, products, max(k, 50))
 
     def most_similar(self, i: int, k: int) -> list[tuple[int, float]]:

@@ -31,7 +31,7 @@ from textattack.goal_functions import UntargetedClassification as _UntargetedCla
 from textattack.search_methods import GreedyWordSwapWIR as _GreedyWordSwapWIR
 from textattack.shared import AttackedText
 from textattack.shared.utils import words_from_text
-from textattack.transformations import WordSwapMaskedLM
+from textattack.transformations import Transformation, WordSwapMaskedLM
 
 from rbench.recipes._textattack import swap_attribute
 from rbench.system.changes import count_changed_words
@@ -135,13 +135,13 @@ class CachedAttack(Attack):  # type: ignore[misc]
         TextAttack looks each text up in a cache first. No search asks for a text twice, but for those that are kept
         here, and constraints remember what takes time.
         """
-        texts = [text for text in transformed_texts if text.text != current_text.text]
+        texts = [text for text in transformed_texts if differs(text, current_text)]
         for text in texts:  # a search that makes texts itself may not say where they come from
-            text.attack_attrs.setdefault("last_transformation", self.transformation)
+            if find_transformation(text) is None:
+                set_transformation(text, self.transformation)
         for constraint in self.constraints:
             reference = original_text if constraint.compare_against_original else current_text
-            by_transformation = {text.attack_attrs["last_transformation"] for text in texts}
-            if all(map(constraint.check_compatibility, by_transformation)):
+            if all(map(constraint.check_compatibility, {find_transformation(text) for text in texts})):
                 texts = list(constraint._check_constraint_many(texts, reference)) if texts else texts
             else:
                 texts = constraint.call_many(texts, reference)  # it checks some of them only
@@ -151,13 +151,28 @@ class CachedAttack(Attack):  # type: ignore[misc]
         # Only candidates of the original text are kept: the search asks for them twice, and for those of others once.
         is_original = "previous_attacked_text" not in current_text.attack_attrs
         if not is_original or not self.use_transformation_cache or set(kwargs) != {"indices_to_modify"}:
-            texts: list[Any] = super()._get_transformations_uncached(current_text, original_text, **kwargs)
-            return texts
+            return self._transform(current_text, **kwargs)
         key = (id(current_text), tuple(sorted(int(i) for i in kwargs["indices_to_modify"])))
         if key not in self._first:
-            candidates = super()._get_transformations_uncached(current_text, original_text, **kwargs)
-            self._first[key] = (current_text, candidates)  # keeping the text alive keeps its id unique
+            # Keeping the text alive keeps its id unique.
+            self._first[key] = current_text, self._transform(current_text, **kwargs)
         return list(self._first[key][1])
+
+    def _transform(self, current_text: Any, **kwargs: Any) -> list[Any]:
+        """Return the candidates for a text.
+
+        `Transformation.__call__` writes into the attributes of each candidate, which therefore has to compute them.
+        """
+        transform, constraints = self.transformation, self.pre_transformation_constraints
+        texts: list[Any]
+        if type(transform).__call__ is not Transformation.__call__:  # a composite one, or one of somebody's own
+            texts = transform(current_text, pre_transformation_constraints=constraints, **kwargs)
+            return texts
+        indices = transform(current_text, pre_transformation_constraints=constraints, return_indices=True, **kwargs)
+        texts = transform._get_transformations(current_text, indices)
+        for text in texts:
+            set_transformation(text, transform)
+        return texts
 
 
 def make_cached(attack: Attack) -> Attack:
@@ -250,6 +265,8 @@ class SplicedText(AttackedText):  # type: ignore[misc]
 
     splice: Splice | None = None
     """The replacement that made this text, if it changed one place; None for an original text."""
+    transformation: Any = None
+    """The transformation that made this text, until its attributes say it."""
     _words_per_input = _pos_tags = _ner_tags = None
     _simple: bool | None = None
 
@@ -270,7 +287,10 @@ class SplicedText(AttackedText):  # type: ignore[misc]
     def attack_attrs(self) -> dict[str, Any]:
         """What TextAttack keeps of the attack on this text."""
         assert self.splice is not None
-        return self.splice.parent._splice_attributes(*self.splice[1:])
+        attributes = self.splice.parent._splice_attributes(*self.splice[1:])
+        if self.transformation is not None:
+            attributes["last_transformation"] = self.transformation
+        return attributes
 
     @computed_once
     def words(self) -> list[str]:
@@ -406,6 +426,29 @@ class SplicedText(AttackedText):  # type: ignore[misc]
         if "label_names" in self.attack_attrs:
             attributes["label_names"] = self.attack_attrs["label_names"]
         return attributes
+
+
+def differs(text: AttackedText, other: AttackedText) -> bool:
+    """Return whether two texts differ, without making a text of which the replaced word tells it."""
+    swapped = getattr(text, "swapped", None)
+    if swapped is not None and swapped.parent is other:
+        return bool(swapped.new != other.words[swapped.place])
+    return bool(text.text != other.text)
+
+
+def set_transformation(text: AttackedText, transformation: Any) -> None:
+    """Set what made a text, without computing the other attributes of a text that a constraint may drop."""
+    if isinstance(text, SplicedText) and "attack_attrs" not in vars(text):
+        text.transformation = transformation
+    else:
+        text.attack_attrs["last_transformation"] = transformation
+
+
+def find_transformation(text: AttackedText) -> Any:
+    """Return the transformation that made a text; None where nothing says it."""
+    if isinstance(text, SplicedText) and "attack_attrs" not in vars(text):
+        return text.transformation
+    return text.attack_attrs.get("last_transformation")
 
 
 # -------------------------------------------------------------------------------------- candidates that nobody needs

@@ -105,7 +105,7 @@ class Workers:
         ):
             from multiprocessing import forkserver
 
-            context.set_forkserver_preload([__name__])
+            context.set_forkserver_preload(["rbench.recipes.preload"])
             with processes.start_safely(deaf=True):
                 forkserver.ensure_running()
 

@@ -18,6 +18,7 @@ from rbench.recipes.build import build
 from rbench.recipes.cached import (
     CachedAttack,
     EnoughWordsPerturbed,
+    SplicedText,
     UntargetedClassification,
     foresee_constraints,
     make_cached,
@@ -62,6 +63,25 @@ def test_pwws_builds_the_candidates_of_a_word_once(single: recipes.Victim, resou
     built.attack(example.texts[0], int(example.label or 0))
     start = {key: count for key, count in asked.items() if key[0] == example.texts[0]}
     assert len(start) > 3 and set(start.values()) == {1}
+
+
+@pytest.mark.parametrize("name", ["pwws", "textbugger"])  # one transformation, and one of several
+def test_candidates_know_what_textattack_tells_of_them(single: recipes.Victim, resources: Resources, name: str) -> None:
+    """Their texts and attributes are those of TextAttack's own loop, of the original text and of one made of it."""
+    built = build(world.spec(name), single, resources, world.SINGLE)
+    attacks = Attack(*parts(built)), make_cached(Attack(*parts(built)))
+    (example,) = world.examples(world.SINGLE, single, 1)
+    original = SplicedText(example.texts[0])
+    for text in (original, original.replace_word_at_index(0, "truly")):
+        theirs, ours = (attack.get_transformations(text, original_text=original) for attack in attacks)
+        assert theirs and [candidate.text for candidate in ours] == sorted(candidate.text for candidate in theirs)
+        by_text = {candidate.text: candidate.attack_attrs for candidate in theirs}
+        for candidate in ours:
+            expected, attributes = by_text[candidate.text], candidate.attack_attrs
+            assert attributes["original_index_map"].tolist() == expected["original_index_map"].tolist()
+            names = attributes.keys() - {"original_index_map"}
+            assert names == expected.keys() - {"original_index_map"} and "last_transformation" in names
+            assert all(attributes[name] == expected[name] for name in names)
 
 
 def test_words_that_the_limit_would_refuse_are_those_left_out() -> None:

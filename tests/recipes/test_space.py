@@ -121,10 +121,12 @@ def test_the_words_that_a_complete_search_needs_are_the_fewest_there_are(victim:
     assert metric.value(Observations.together(observed, metric.harm)).tolist() == np.minimum(fewest, 6).tolist()
 
 
-@pytest.mark.parametrize("words", [pytest.param(1, marks=pytest.mark.nightly), 2])
-def test_no_search_finds_what_the_complete_one_calls_robust(victim: Victim, folder: Path, words: int) -> None:
+@pytest.mark.parametrize(("words", "texts"), [pytest.param(1, 40, marks=pytest.mark.nightly), (2, 12)])
+def test_no_search_finds_what_the_complete_one_calls_robust(
+    victim: Victim, folder: Path, words: int, texts: int
+) -> None:
     space = Space(**SMALL | {"max_words": words}).model_dump()
-    examples = short(victim, 12)
+    examples = short(victim, texts)
     exact = outcomes(victim, folder, "exhaustive", examples, world.SINGLE, space=space)
     robust = {one.example_id for one in exact if one.status == "failed"}
     fell = {one.example_id for one in exact if one.status == "succeeded"}

@@ -162,6 +162,9 @@ class NltkTagger:
         """Weights (features, tags), in the order in which features were met. Those of row 0 are zero."""
         self._normalize = lru_cache(maxsize=1 << 16)(self._tagger.normalize)
         self._begun = lru_cache(maxsize=1 << 14)(self._begin)
+        self._rows_of_word = lru_cache(maxsize=1 << 14)(self._word_rows)
+        self._rows_before = lru_cache(maxsize=1 << 14)(self._before_rows)
+        self._rows_after = lru_cache(maxsize=1 << 14)(self._after_rows)
 
     def __call__(self, words: Sequence[str]) -> TaggedWords:
         """Return (word, tag) for each word."""
@@ -179,24 +182,38 @@ class NltkTagger:
         # Tags before this place do not depend on the word that is tried, so all words tried there share them.
         num_shared = max(0, len(before) - self.REACH)
         begun = self._begun(tuple(before), num_shared)
-        texts = [[*before, word, *after[: self.REACH]] for word in tried]
-        tags = [[*begun] for _ in texts]
-        self._extend_tags(tags, texts, len(before) + 1)
+        tags = [[*begun] for _ in tried]
+        texts = [[*before, word] for word in tried]
+        start, end = self._normalized(before), self._normalized(after[: self.REACH])
+        contexts = [[*self._tagger.START, *start, self._normalize(word), *end, *self._tagger.END] for word in tried]
+        self._extend_tags(tags, texts, contexts, len(before) + 1)
         return [self._to_universal(row[-1]) for row in tags]
 
     def _begin(self, words: tuple[str, ...], until: int) -> tuple[str, ...]:
         tags: list[str] = []
-        self._extend_tags([tags], [words], until)
+        context = [*self._tagger.START, *self._normalized(words), *self._tagger.END]
+        self._extend_tags([tags], [words], [context], until)
         return tuple(tags)
 
-    def _extend_tags(self, tags: Sequence[list[str]], texts: Sequence[Sequence[str]], until: int) -> None:
-        """Extend the tags of each text to the length `until`, as `PerceptronTagger.tag` does."""
-        tagger = self._tagger
-        contexts = [[*tagger.START, *map(self._normalize, words), *tagger.END] for words in texts]
+    def _normalized(self, words: Sequence[str]) -> list[str]:
+        return [self._normalize(word) for word in words]
+
+    def _extend_tags(
+        self,
+        tags: Sequence[list[str]],
+        texts: Sequence[Sequence[str]],
+        contexts: Sequence[Sequence[str]],
+        until: int,
+    ) -> None:
+        """Extend the tags of each text to the length `until`, as `PerceptronTagger.tag` does.
+
+        `contexts` are the normalised words of each text, between NLTK's markers of start and end.
+        """
+        tagdict = self._tagger.tagdict
         for i in range(len(tags[0]), until):
             unknown, features = [], []
             for row, words, context in zip(tags, texts, contexts, strict=True):
-                if not (tag := tagger.tagdict.get(words[i])):
+                if not (tag := tagdict.get(words[i])):
                     unknown.append(row)
                     features.append(self._find_rows(words[i], context[i : i + 5], row, i))
                 row.append(tag or "")
@@ -207,7 +224,7 @@ class NltkTagger:
                 for row, best in zip(unknown, scores.argmax(axis=1).tolist(), strict=True):
                     row[-1] = self._tags[best]
 
-    def _find_rows(self, word: str, around: Sequence[str], tags: Sequence[str], i: int) -> list[int]:
+    def _find_rows(self, word: str, around: Sequence[str], tags: Sequence[str], i: int) -> tuple[int, ...]:
         """Return the rows of the weights of a word's features, in NLTK's order (`PerceptronTagger._get_features`).
 
         `around` has two words before the word, the word itself and two after it, normalised.
@@ -216,24 +233,31 @@ class NltkTagger:
         # The tag before and the one before that. For the first word they are the start markers, in NLTK's order.
         last, last_but_one = (tags[-1], tags[-2] if i > 1 else start) if i else (start, other)
         second, first, this, following, then = around
-        features = (
-            "bias",
-            f"i suffix {word[-3:]}",
-            f"i pref1 {word[:1]}",
+        # Words tried at one place share what stands before them or after them, so each of the parts is remembered.
+        before, own = self._rows_before(first, second, last, last_but_one), self._rows_of_word(word, this, last)
+        return (*own[:3], *before[:3], *own[3:], *before[3:], *self._rows_after(following, then))
+
+    def _word_rows(self, word: str, this: str, last: str) -> tuple[int, ...]:
+        return self._list_rows(
+            "bias", f"i suffix {word[-3:]}", f"i pref1 {word[:1]}", f"i word {this}", f"i-1 tag+i word {last} {this}"
+        )
+
+    def _before_rows(self, first: str, second: str, last: str, last_but_one: str) -> tuple[int, ...]:
+        return self._list_rows(
             f"i-1 tag {last}",
             f"i-2 tag {last_but_one}",
             f"i tag+i-2 tag {last} {last_but_one}",
-            f"i word {this}",
-            f"i-1 tag+i word {last} {this}",
             f"i-1 word {first}",
             f"i-1 suffix {first[-3:]}",
             f"i-2 word {second}",
-            f"i+1 word {following}",
-            f"i+1 suffix {following[-3:]}",
-            f"i+2 word {then}",
         )
+
+    def _after_rows(self, following: str, then: str) -> tuple[int, ...]:
+        return self._list_rows(f"i+1 word {following}", f"i+1 suffix {following[-3:]}", f"i+2 word {then}")
+
+    def _list_rows(self, *features: str) -> tuple[int, ...]:
         rows, weights = self._rows, self._tagger.model.weights
-        return [rows.get(name) or (self._add_row(name) if name in weights else 0) for name in features]
+        return tuple([rows.get(name) or (self._add_row(name) if name in weights else 0) for name in features])
 
     def _add_row(self, feature: str) -> int:
         """Add the weights of a feature as a row, and return it."""
