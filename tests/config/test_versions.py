@@ -29,9 +29,29 @@ SUITE = {
 }
 SCORED = {"name": "scored", "encoders": ["mini-static", "simcse-mini"], "evaluate": ["mini-sts"]}
 BUILT = {"name": "built", "encoders": ["adcl-mini"], "tasks": ["mini-sentiment"], "build": ["positives"]}
+OPENED = {
+    "name": "opened",
+    "encoders": ["mini-bert-random"],
+    "victims": [{"name": "asked", "function": "theirs:ask", "version": "1"}, {"name": "saved", "model": "./theirs"}],
+    "tasks": ["mini-sentiment", "mini-anli"],
+    "finetune": ["probe"],
+    "attacks": ["textfooler"],
+    "resources": "mini",
+}
+"""Victims that exist, random weights, and a task of several parts."""
+COMPARED = {
+    "name": "compared",
+    "encoders": ["mini-bert", {"name": "served", "endpoint": {"url": "http://a/v1/embeddings", "model": "m"}}],
+    "tasks": ["mini-sts", "mini-ranking"],
+    "finetune": ["cosine", "retriever"],
+    "attacks": ["pwws"],
+    "resources": "mini",
+}
+"""Scores of pairs and rankings, also by an encoder behind an endpoint."""
 BUILDS = "measure/*/positives/seed0"
 SELECTED = "pretrain/simcse-mini[[]select_by=mini-sts[]]/seed0"
 ADVERSARIAL = "finetune/*/adversarial/seed0"
+RECIPES = ("pwws", "bae", "textfooler")
 
 
 def planned(loaded: config.LoadedSuite) -> Plan:
@@ -42,6 +62,9 @@ def planned(loaded: config.LoadedSuite) -> Plan:
         encoders=loaded.encoders,
         tasks=loaded.tasks,
         attacks=loaded.attacks,
+        victims=loaded.victims,
+        victim_fingerprints=anything,
+        tuning=loaded.tuning,
         resources=loaded.resources,
         data=anything,
         sizes=collections.defaultdict(lambda: {"train": 9000, "test": 9000}),
@@ -57,8 +80,8 @@ def planned(loaded: config.LoadedSuite) -> Plan:
     return make_plan(loaded.suite, facts)
 
 
-def plans() -> list[Plan]:
-    return [planned(config.load_mapping(suite, registry=Registry())) for suite in (SUITE, SCORED, BUILT)]
+def plans(*suites: dict[str, Any]) -> list[Plan]:
+    return [planned(config.load_mapping(suite, registry=Registry())) for suite in suites or (SUITE, SCORED, BUILT)]
 
 
 declared = versions.declared
@@ -147,17 +170,39 @@ USERS = {
     "train.selection": [SELECTED],
     "recipes.masked_lm": ["attack/*/bae/seed0"],
     "recipes.run": ["attack/*"],
-    "recipes.binding": ["attack/*/bae/seed0", "attack/*/pwws/seed0"],
-    "mini.oracle": ["attack/*"],
+    "recipes.binding": [f"attack/*/{name}/seed0" for name in RECIPES],
+    "recipes.answering": ["open/asked/*", "attack/*/mini-ranking/*"],
+    "attacked.classification": ["attack/*/mini-sentiment/*", "attack/*/mini-anli/*"],
+    "attacked.similarity": ["attack/*/mini-sts/*"],
+    "attacked.ranking": ["attack/*/mini-ranking/*"],
+    "mini.oracle": ["attack/*/mini-sentiment/*", "attack/*/mini-ranking/*"],
+    "victims.model": ["open/saved/*"],
+    "execution.measured": ["measure/*"],
+    "execution.parts": ["finetune/*/mini-anli/*", "open/*/mini-anli/*"],
     "encoders.static": ["finetune/mini-static/*", "measure/mini-static/mini-sts/*"],
-    "encoders.classifier": ["finetune/*", "measure/*/contrast_mini_sentiment/seed0"],
+    "encoders.random_weights": ["finetune/mini-bert-random/*"],
+    "encoders.remote": ["finetune/served/*"],
+    "encoders.classifier": [
+        "finetune/*",
+        "measure/*/contrast_mini_sentiment/seed0",
+        *(f"attack/*/{task}/*" for task in ("mini-sts", "mini-ranking")),
+    ],
+    "encoders.vectors": [
+        *("pretrain/adcl-mini/*", ADVERSARIAL, BUILDS, "measure/mini-static/mini-sts/*", "finetune/mini-static/*"),
+        *(f"attack/*/{name}/seed0" for name in ("geometry", "textfooler")),
+    ],
     "score.contrast": ["measure/*/contrast_mini_sentiment/seed0"],
     "score.sts": ["measure/*/mini-sts/seed0", SELECTED],
     "resources.lexical": [
         "pretrain/adcl-mini/*",
         ADVERSARIAL,
-        *(f"attack/*/{name}/seed0" for name in ("pwws", "bae", "geometry")),
+        *(f"attack/*/{name}/seed0" for name in (*RECIPES, "geometry")),
     ],
+    "resources.masked_lm": [
+        *("pretrain/adcl-mini/*", ADVERSARIAL, BUILDS),
+        *(f"attack/*/{name}/seed0" for name in ("bae", "geometry")),
+    ],
+    "resources.sentences": [f"attack/*/{name}/seed0" for name in ("bae", "textfooler")],
 }
 """By the name of code with a VERSION the jobs that use it."""
 
@@ -170,7 +215,7 @@ def test_a_job_has_the_versions_of_exactly_what_it_uses(monkeypatch: pytest.Monk
     raised = {part: number for number, part in enumerate(USERS, start=2)}
     by_file = {file_of(part): number for part, number in raised.items()}
     monkeypatch.setattr(versions, "declared", lambda path: by_file.get(path) or first(path))
-    for job in (job for plan in plans() for job in plan.jobs):
+    for job in (job for plan in plans(SUITE, SCORED, BUILT, OPENED, COMPARED) for job in plan.jobs):
         used = {part for part, users in USERS.items() if any(fnmatch.fnmatchcase(job.name, one) for one in users)}
         assert job.spec.versions == {part: raised[part] for part in used}, job.name
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel
 
 from rbench.encoders import index
@@ -26,6 +28,15 @@ def encoder(transform: Transform | None = None, **config: Any) -> SentenceEncode
     return SentenceEncoder(network, tokenizer, "mean", transform=transform).eval()
 
 
+def exchange_words(made: SentenceEncoder) -> SentenceEncoder:
+    """The encoder, whose tokenizer has the tokens of two words exchanged."""
+    content = json.loads(made.tokenizer.backend_tokenizer.to_str())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["film"], vocabulary["good"] = vocabulary["good"], vocabulary["film"]
+    made.tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
+    return made
+
+
 def test_vectors_are_not_those_of_another_network_with_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,6 +49,7 @@ def test_vectors_are_not_those_of_another_network_with_the_same_weights(
         encoder(DenseTransform(weight, bias, "Tanh")),
         encoder(DenseTransform(weight, bias, "ReLU")),
         encoder(LinearTransform(weight, bias)),
+        exchange_words(encoder()),
     ):
         found = index.load_document_vectors(one, TEXTS, lambda done: None)
         np.testing.assert_allclose(found, index.to_unit_length(one.encode(TEXTS)), atol=1e-6)

@@ -45,9 +45,15 @@ def test_older_files_say_pooling_length_and_lower_case(flags: Any, pooling: str,
 
 def test_a_length_that_the_files_state_goes_before_the_tokenizers(saved: Any, tmp_path: Path) -> None:
     folder = legacy(saved("BERT, mean, maximum length")[0], tmp_path / "old")
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 40}')
-    assert read_fields(folder)["max_length"] == 40 == opened(folder).max_length
-    np.testing.assert_allclose(opened(folder).encode(TEXTS), encoded(folder), atol=1e-5, rtol=1e-5)
+    for stated, length in (("", 40), (', "processor_kwargs": {"model_max_length": 5}', 5)):
+        (folder / "sentence_bert_config.json").write_text(f'{{"max_seq_length": 40{stated}}}')
+        assert read_fields(folder)["max_length"] == length == opened(folder).max_length
+        np.testing.assert_allclose(opened(folder).encode(TEXTS), encoded(folder), atol=1e-5, rtol=1e-5)
+
+
+def test_vectors_have_length_1_where_a_normalisation_is_the_last_module(saved: Any) -> None:
+    last, before = "BERT, max, normalised", "BERT, normalised before a Dense without bias"
+    assert [read_fields(saved(name)[0]).get("normalize") for name in (last, before)] == [True, None]
 
 
 def test_a_transformers_folder_is_pooled_as_sentence_transformers_does(networks: Make, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 
 from rbench.encoders import load_victim
 from rbench.encoders.classifier import EncoderClassifier
+from rbench.encoders.reading import ReadingSettings
 from rbench.encoders.scorer import CosineHead, EncoderScorer, RegressionHead
 from rbench.errors import ResourceError
+from rbench.schema import Similarity
 from tests import tiny
 
 PAIRS = [("the film was good", "a film was fine"), ("the plot", "awful story and dull"), ("good", "good")]
@@ -40,6 +43,27 @@ def test_cosine_runs_straight_between_its_knots(bert: Path) -> None:
     torch.testing.assert_close(
         made.score(u, v), torch.tensor([1.0, 1.0, 2.25, 3.5, 4.625], dtype=torch.float64), atol=1e-6, rtol=0
     )
+
+
+@pytest.mark.parametrize("similarity", ["dot", "euclidean", "manhattan"])
+def test_vectors_are_compared_as_those_of_the_encoder_also_after_loading(
+    similarity: Similarity, bert: Path, tmp_path: Path
+) -> None:
+    encoder = tiny.encoder(bert)
+    encoder.settings = ReadingSettings(similarity=similarity)
+    made = EncoderScorer(encoder, CosineHead(np.array([-99.0, 99.0]), np.array([1.0, 5.0]), similarity), (1, 5), 32)
+    made.save(tmp_path / "victim", {})
+    loaded, _ = EncoderScorer.load(tmp_path / "victim")
+    u, v = torch.randn(2, 4, encoder.dim, generator=torch.Generator().manual_seed(0))
+    wanted = {
+        "dot": [float(a.double() @ b.double()) for a, b in zip(u, v, strict=True)],
+        "euclidean": [-math.dist(a.tolist(), b.tolist()) for a, b in zip(u, v, strict=True)],
+        "manhattan": [
+            -sum(abs(x - y) for x, y in zip(a.tolist(), b.tolist(), strict=True)) for a, b in zip(u, v, strict=True)
+        ],
+    }
+    for one in (made, loaded):
+        assert one.raw(u, v).tolist() == pytest.approx(wanted[similarity])
 
 
 def test_regression_is_a_linear_layer_on_four_features(bert: Path) -> None:

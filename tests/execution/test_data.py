@@ -186,6 +186,27 @@ def test_an_encoder_is_loaded_once_for_all_its_evaluations(place: Path, monkeypa
     assert opened == ["toy", "first", "toy", "first"]
 
 
+def test_each_kind_of_task_is_read_with_its_own_prompt(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(place / "mine/encoders/toy.yaml", "base: toy\npooling: mean\nprompt: {sts: the film, ranking: a plot}\n")
+    write(place / "mine/tasks/asked.yaml", f"kind: ranking\ncolumns: [query]\nranking: {{folder: {place}/asked}}\n")
+    for name, texts in (("corpus", ("good film", "dull story")), ("queries", ("a good film", "a dull story"))):
+        as_lines(place / f"asked/{name}.jsonl", [{"_id": f"{name}{i}", "text": text} for i, text in enumerate(texts)])
+    relevant = "".join(f"queries{i}\tcorpus{i}\t1\n" for i in range(2))
+    write(place / "asked/qrels/test.tsv", f"query-id\tcorpus-id\tscore\n{relevant}")
+    write(place / "kinds.yaml", "encoders: [toy]\nevaluate: [pairs, ranking: {tasks: [asked], k: 1}]\n")
+    prompts: list[str] = []
+    real = SentenceEncoder.encode
+
+    def noting(self: SentenceEncoder, texts: Any, *more: Any) -> Any:
+        prompts.append(self.settings.prompt)
+        return real(self, texts, *more)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", noting)
+    result = ran(place, "kinds")
+    assert not result.failed, result.failed[0].error
+    assert {"the film", "a plot"} <= {*prompts} <= {"the film", "a plot", ""}, "documents have none"
+
+
 def test_a_sentence_of_several_sets_is_encoded_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     real = SentenceEncoder.encode

@@ -19,7 +19,7 @@ from rbench.plan.lineage import (
     portable_encoder,
 )
 from rbench.plan.order import select_jobs
-from rbench.plan.planner import make_plan, training_for
+from rbench.plan.planner import CodeVersions, make_plan, training_for
 from rbench.schema import (
     AskedSet,
     AttackJob,
@@ -349,6 +349,32 @@ def test_resources_of_a_training_are_in_its_key_and_their_masked_lm_among_its_ne
     assert len({asking.key, other.key, plain.key}) == 3
     assert {role: plan.job(key).name for role, key in asking.needs.items()} == {"masked_lm": "pretrain/tiny/seed0"}
     assert not plain.needs
+
+
+@pytest.mark.parametrize("tasks", [["x"], ["x", "y"]])
+def test_the_pairs_of_each_task_that_selects_steps_are_in_the_key_of_the_training(tasks: list[str]) -> None:
+    train = TrainSpec.model_validate({**MLM.model_dump(exclude_defaults=True), "select_by": tasks})
+    encoders = {**ENCODERS, "tiny": ENCODERS["tiny"].model_copy(update={"train": train})}
+
+    def key(**pairs: str) -> str:
+        found = make_inputs(encoders=encoders, splits={(task, "validation"): pairs[task] for task in tasks})
+        return key_of(make_plan(make_suite(encoders=["tiny"]), found), "pretrain/tiny/seed0")
+
+    others = [{task: "other"} for task in tasks]
+    keys = {key(**{"x": "f", "y": "g", **changed}) for changed in ({}, *others)}
+    assert len(keys) == 1 + len(tasks)
+
+
+@pytest.mark.parametrize(("stage", "module"), [("pretrain", "objectives/mlm"), ("finetune", "finetune/clean")])
+def test_the_source_of_a_users_module_is_in_the_key_beside_versions_of_rbenchs_code(stage: str, module: str) -> None:
+    code = {stage: CodeVersions(versions={"train.loop": 2})}
+    keys = set()
+    for source in ("", "abc"):
+        found = make_inputs(code={**code, module: CodeVersions(source=source)})
+        job: Any = next(job for job in make_plan(make_suite(encoders=["tiny"]), found).jobs if job.stage == stage)
+        assert (job.spec.source, job.spec.versions) == (source, {"train.loop": 2})
+        keys.add(job.key)
+    assert len(keys) == 2
 
 
 def test_a_strategy_gets_the_resources_that_it_needs_and_no_others() -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from textattack import Attack
+from textattack.constraints import Constraint
+from textattack.goal_functions import UntargetedClassification
+from textattack.search_methods import SearchMethod
+from textattack.transformations.word_swaps.word_swap import WordSwap
 
 from rbench.recipes import Victim
+from rbench.recipes.cached import make_cached
+from rbench.recipes.putting_back import putting_back
 from rbench.schema import Outcome
 from tests.recipes import world
 
@@ -67,6 +76,57 @@ def test_no_word_that_is_left_can_be_put_back_alone(
             assert int(victim([text]).argmax()) == one.label, "put back alone, it no longer succeeds"
         assert int(victim([other.perturbed[0]]).argmax()) == other.perturbed_prediction != one.label  # type: ignore[index]
     assert name != "inside" or options["search"] != "random" or saved > 0
+
+
+HARM = {
+    "fox gnu hen": 0.9,
+    "ant gnu hen": 0.6,
+    "fox bee hen": 0.8,
+    "fox gnu cat": 0.3,
+    "fox bee cat": 0.7,
+    "ant gnu cat": 0.2,
+    "ant bee hen": 0.4,
+    "ant bee cat": 0.1,
+}
+"""The probability of the wrong class, for a text and all that is between it and what a search made of it."""
+
+
+class Known:
+    """A victim of known probabilities."""
+
+    model = None
+
+    def __call__(self, texts: Sequence[str]) -> torch.Tensor:
+        return torch.tensor([[1 - HARM[text], HARM[text]] for text in texts])
+
+
+class ReplacesAll(SearchMethod):  # type: ignore[misc]
+    is_black_box = True
+
+    def perform_search(self, initial_result: Any) -> Any:
+        text = initial_result.attacked_text.replace_words_at_indices([0, 1, 2], ["fox", "gnu", "hen"])
+        return self.get_goal_results([text])[0][0]
+
+
+class Swap(WordSwap):  # type: ignore[misc]
+    def _get_replacement_words(self, word: str) -> list[str]:
+        return []
+
+
+class Forbids(Constraint):  # type: ignore[misc]
+    def __init__(self, text: str) -> None:
+        super().__init__(True)
+        self.text = text
+
+    def _check_constraint(self, transformed_text: Any, reference_text: Any) -> bool:
+        return bool(transformed_text.text != self.text)
+
+
+@pytest.mark.parametrize(("forbidden", "kept"), [("", "fox bee cat"), ("fox bee hen", "ant gnu hen")])
+def test_of_the_texts_that_still_succeed_the_most_harmful_that_is_allowed_is_kept(forbidden: str, kept: str) -> None:
+    made = Attack(UntargetedClassification(Known()), [Forbids(forbidden)], Swap(), ReplacesAll())
+    made = putting_back(make_cached(made))
+    assert made.attack("ant bee cat", 0).perturbed_result.attacked_text.text == kept
 
 
 def test_the_query_budget_ends_it(victim: Victim, folder: Path) -> None:

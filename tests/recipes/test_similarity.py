@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +150,18 @@ def test_maximise_goes_on_and_returns_the_largest_error() -> None:
     assert outcome(FIVE, FIVE, 1.0, maximise=True).status == "skipped"
 
 
+def test_the_largest_error_is_that_of_the_pair_and_not_of_one_before() -> None:
+    examples = [Example(f"{i}", (text, text), 5.0) for i, text in enumerate((FIVE, LONG))]
+    spec = AttackSpec(name="by-hand")
+    found = {
+        one.example_id: one
+        for one in recipes.run(lambda: by_hand(maximise=True), examples, spec=spec, task=TASK, seed=0)
+    }
+    for example in examples:
+        alone, together = outcome(*example.texts, 5.0, maximise=True), found[example.id]
+        assert (together.perturbed, together.perturbed_score) == (alone.perturbed, alone.perturbed_score)
+
+
 # --------------------------------------------------------------------------------------------- recipes and Geometry
 
 
@@ -259,6 +273,24 @@ def test_gradients_are_those_of_the_raw_score(victim: recipes.ScorerVictim) -> N
         torch.testing.assert_close(found, wanted[0], rtol=1e-4, atol=1e-6)
     shown = victim.get_grad(pair)
     assert len(shown["gradient"]) == len(victim._tokenize([pair])[0]) == shown["ids"].shape[1]
+
+
+@pytest.mark.parametrize("word_norm", ["l2", "l1"])
+def test_geometry_orders_the_words_of_both_sentences_by_the_norm_that_is_asked_for(
+    word_norm: str, victim: recipes.ScorerVictim, resources: Resources
+) -> None:
+    (pair,) = [example.texts for example in pairs(victim, 1)]
+    path = world.ROOT / "attacks" / "geometry.py"
+    attack = recipes.build(world.spec("geometry", word_norm=word_norm), victim, resources, MINI, path=path)
+    text = textattack.shared.AttackedText(OrderedDict(zip(MINI.columns, pair, strict=True)))
+    (found,) = attack.search_method.gradients([text], norms=True).norms
+    expected: list[float] = []
+    for sentence, gradients in zip(pair, victim.embedding_gradients([pair]), strict=True):
+        places = victim.tokenizer(sentence, return_offsets_mapping=True)["offset_mapping"]
+        for word in re.finditer(r"\w+", sentence):
+            rows = gradients[[word.start() <= start < end <= word.end() for start, end in places]]
+            expected.append(float(rows.mean(dim=0).norm() if word_norm == "l2" else rows.abs().sum()))
+    assert found.tolist() == pytest.approx(expected, rel=1e-4)
 
 
 def test_geometry_pushes_towards_the_farther_end(bert: Path, resources: Resources) -> None:

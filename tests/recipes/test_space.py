@@ -173,6 +173,15 @@ def test_a_budget_leaves_texts_and_says_how_many(victim: Victim, folder: Path) -
     assert cut
 
 
+def test_a_bound_on_the_words_of_an_attack_bounds_the_complete_search(victim: Victim, folder: Path) -> None:
+    def found(words: int, **options: Any) -> list[Any]:
+        space = Space(**SMALL | {"max_words": words}).model_dump()
+        several = outcomes(victim, folder, "exhaustive", short(victim, 8), world.SINGLE, space=space, **options)
+        return [(one.status, one.perturbed, one.num_queries, one.robust_words) for one in several]
+
+    assert found(2, max_words=1) == found(1)
+
+
 @pytest.mark.parametrize("name", ["exhaustive", "inside", "strongest"])
 def test_many_examples_at_once_give_the_same(name: str, victim: Victim, folder: Path) -> None:
     options = {"space": SMALL | {"max_words": 2}, "query_budget": 60}

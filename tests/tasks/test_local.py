@@ -267,12 +267,22 @@ def test_a_misspelt_label_is_told_with_its_place_and_what_was_meant(write: Write
     )
 
 
-def test_a_few_strange_labels_in_a_split_without_one_of_the_labels_are_left_out(write: Write, tmp_path: Path) -> None:
-    rows = [{"text": f"text {n}", "label": "calm"} for n in range(400)]
+@pytest.mark.parametrize(("rows", "few"), [(400, 5), (700, 7)])
+def test_a_few_strange_labels_in_a_split_without_one_of_the_labels_are_left_out(
+    rows: int, few: int, write: Write, tmp_path: Path
+) -> None:
+    """Few are five, or a hundredth of the rows."""
+
+    def opened(strange: int) -> TaskData:
+        labels = ["odd"] * strange + ["calm"] * (rows - strange)
+        write("toy/train", [{"text": f"text {n}", "label": label} for n, label in enumerate(labels)])
+        return open_task(task(labels=("calm", "angry")), [tmp_path])
+
     for name in ("validation", "test"):
-        write(f"toy/{name}", rows[:1])
-    write("toy/train", [*rows[1:], *({"text": f"other {n}", "label": "odd"} for n in range(4))])
-    assert open_task(task(labels=("calm", "angry")), [tmp_path]).dropped == {"train: label outside the map": 4}
+        write(f"toy/{name}", [{"text": "another", "label": "calm"}])
+    assert opened(few).dropped == {"train: label outside the map": few}
+    with pytest.raises(ResourceError):
+        opened(few + 1)
 
 
 def test_nothing_left_is_an_error(write: Write, tmp_path: Path) -> None:
@@ -355,8 +365,18 @@ def test_a_label_of_the_test_split_that_nothing_teaches_is_named_with_its_place(
     assert data.untaught == {"GOOD": (2, f"{tmp_path}/toy/test.jsonl:3")} and not data.teaches_too_little
     write("toy/test", [{"text": f"test {i}", "label": i % 3} for i in range(18)])
     assert open_task(three, [tmp_path]).teaches_too_little
-    write("toy/train", [*rows, {"text": "GREAT", "label": 2}])
-    assert not open_task(three, [tmp_path]).untaught
+    for split, taught in (("train", rows), ("validation", [{"text": "another", "label": 0}])):
+        write(f"toy/{split}", [*taught, {"text": "GREAT", "label": 2}])
+        assert not open_task(three, [tmp_path]).untaught, "validation rows may have been taken out of train"
+        write(f"toy/{split}", taught)
+
+
+def test_scores_at_both_ends_of_the_scale_are_kept(write: Write, tmp_path: Path) -> None:
+    for name in ("train", "validation", "test"):
+        write(f"toy/{name}", [{"one": name, "two": "c", "score": score} for score in (-0.01, 0, 5, 5.01)])
+    data = open_task(task(kind="sts", columns=("one", "two"), labels=(), scale=(0, 5)), [tmp_path])
+    assert [example.label for example in data.split("test")] == [0, 5]
+    assert data.dropped["test: score outside the scale"] == 2
 
 
 @pytest.mark.parametrize(("kind", "leaks"), [("paraphrase", 2), ("sts", 2), ("nli", 1)])

@@ -84,6 +84,12 @@ def test_the_attack_raises_equation_1_by_what_it_says(base: Path) -> None:
     rises = [loss(other, row) - loss(text, row) for row, (text, other) in enumerate(zip(texts, found, strict=True))]
     assert counted["raised"] == pytest.approx(sum(rises), rel=1e-9)
     assert sum(rises) / len(rises) > 0, "hard positives raise the loss on average"
+    replaced = sum(
+        a != b for text, other in zip(texts, found, strict=True) for a, b in zip(words(text), words(other), strict=True)
+    )
+    assert model.positives.scores({**counted, "positives": 8.0}) == pytest.approx(
+        {"loss_raised": sum(rises) / 8, "words_replaced": replaced / (8 * 10)}
+    )
 
 
 def test_the_attack_changes_nothing_but_words(base: Path) -> None:
@@ -140,7 +146,7 @@ def test_random_positives_have_the_candidates_and_the_budget_of_hard_ones(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toy, "STOPWORDS", toy.STOPWORDS | {*toy.THINGS})  # words that have candidates
-    built = made(base, positives="random", source="neighbours", max_words=2, share=0.5)
+    built = made(base, positives="random", source="neighbours", max_words=10, share=0.2)
     group = {word: k for k, members in enumerate(toy.GROUPS) for word in members}
     torch.manual_seed(3)
     before = copy.deepcopy(built.model.state_dict())

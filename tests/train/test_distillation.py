@@ -103,6 +103,7 @@ def test_measuring_changes_nothing(toy_base: Path) -> None:
     first = built.probe(built.collate([built.features(text) for text in TEXTS]))
     assert first == built.probe(built.collate([built.features(text) for text in TEXTS]))
     assert {"texts", "distance kept", "distance edited", "distance before"} == {*first}
+    assert first["distance kept"] == pytest.approx(0), "the student is the teacher yet, and has no dropout here"
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert modes == [module.training for module in model.modules()]
     assert torch.equal(random, torch.get_rng_state())

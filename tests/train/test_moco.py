@@ -142,6 +142,17 @@ def test_what_a_push_returned_stays_as_it_was(base: Path) -> None:
     assert torch.equal(first.keys, kept)
 
 
+@pytest.mark.parametrize("random", [False, True])
+def test_a_checkpoint_holds_the_queue_and_the_place_of_its_next_key(random: bool) -> None:
+    queue, again = (KeyQueue(4, 2, random=random) for _ in range(2))
+    queue.push(torch.randn(3, 2))
+    again.load_state_dict(queue.state_dict())
+    assert again.is_filling == queue.is_filling
+    keys = torch.randn(3, 2)
+    for one, other in zip(queue.push(keys), again.push(keys), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_with_keys_that_are_all_alike_the_loss_is_what_it_is_at_chance(base: Path) -> None:
     built = build_moco(base)
     with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -96,17 +97,20 @@ def test_momentum_fits_the_number_of_batches(base: Path, tmp_path: Path) -> None
 # ---------------------------------------------------------------------------------------------------- held-out top-1
 
 
-def test_top_1_counts_texts_whose_own_key_is_nearest(base: Path) -> None:
-    built = build_moco(base)  # without dropout
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+def test_top_1_counts_texts_whose_own_key_is_nearest(similarity: str, base: Path) -> None:
+    built = build_moco(base, similarity=similarity)  # without dropout
     model = built.model
     for _ in range(2):
         run_step(built, TEXTS[:4])
     with torch.no_grad():
         for weight in model.head.parameters():
-            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)).to(weight) * 0.5)
+            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)).to(weight) * 0.05)
     texts = TEXTS[:30]
     z = [project_alone(model.encoder.eval(), model.head, text) for text in texts]
     keys = [project_alone(model.key_encoder.eval(), model.key_head, text) for text in texts]
+    if similarity == "cosine":
+        keys = [[number / math.hypot(*key) for number in key] for key in keys]
     scores = [[sum(a * b for a, b in zip(one, key, strict=True)) for key in keys] for one in z]
     assert model.top_1(texts) == sum(max(row) == row[k] for k, row in enumerate(scores)) > 0
 

@@ -118,9 +118,25 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SelectionPairs]:
     ],
 )
 def test_patience_counts_scores_without_a_gain(
-    values: Any, patience: int | None, step: int, score: float, last: int, base: Path, tmp_path: Path, script: Any
+    values: Any,
+    patience: int | None,
+    step: int,
+    score: float,
+    last: int,
+    base: Path,
+    tmp_path: Path,
+    script: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[int] = []
+    scored: list[dict[str, torch.Tensor]] = []
+    scores_of = ContrastiveObjective.scores
+
+    def spy(self: Any, texts: Any) -> dict[str, float]:
+        scored.append({name: value.clone() for name, value in self.encoder.model.state_dict().items()})
+        return scores_of(self, texts)
+
+    monkeypatch.setattr(ContrastiveObjective, "scores", spy)
     spec = selecting("simcse", base, patience=patience)
     scores = pretrain(
         spec,
@@ -132,6 +148,8 @@ def test_patience_counts_scores_without_a_gain(
         progress=lambda done, *_: seen.append(done),
     )
     assert (scores["selected_step"], scores[NAME], seen[-1]) == (step, score, last)
+    saved = encoders.load(spec.model_copy(update={"train": None}), tmp_path / "o").model.state_dict()
+    assert all(torch.equal(scored[0][name], value) for name, value in saved.items()), "scores are of what is saved"
 
 
 def test_selection_does_not_change_how_training_goes(base: Path, tmp_path: Path, script: Any) -> None:

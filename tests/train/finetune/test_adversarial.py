@@ -92,22 +92,21 @@ def before(found: Any, max_length: int = 128) -> EncoderClassifier:
     return EncoderClassifier(encoder, len(found.spec.labels), max_length=max_length)
 
 
-def step(
+def make_trainer(
     victim: EncoderClassifier,
     found: Any,
-    epoch: float,
     folder: str,
     strategy: Any = adversarial.AdversarialStrategy,
     **options: Any,
-) -> tuple[float, AdversarialStats]:
-    """The loss of one step on all training examples as one batch; gradients are in the victim's parameters."""
-    chosen, tally = strategy.Options(**options), AdversarialStats()
-    trainer = AdversarialTrainer(
+) -> AdversarialTrainer:
+    """The Trainer whose steps are of all training examples as one batch."""
+    chosen = strategy.Options(**options)
+    return AdversarialTrainer(
         geometry=BatchedGeometry.of(toy.resources(), candidates=50, min_cosine=0.5),
         examples=found.split("train"),
         options=chosen,
         fixed=chosen.protected(found.spec),
-        tally=tally,
+        tally=AdversarialStats(),
         model=victim,
         args=transformers.TrainingArguments(
             folder, report_to=[], use_cpu=True, remove_unused_columns=False, per_device_train_batch_size=1000
@@ -115,9 +114,20 @@ def step(
         train_dataset=encode(found.split("train"), victim.tokenizer, victim.max_length),
         data_collator=make_collator(victim.tokenizer),
     )
+
+
+def take_step(trainer: AdversarialTrainer, epoch: float) -> float:
     trainer.state.epoch, trainer.current_gradient_accumulation_steps = epoch, 1
     (batch,) = trainer.get_train_dataloader()
-    return float(trainer.training_step(victim, batch)), tally
+    return float(trainer.training_step(trainer.model, batch))
+
+
+def step(
+    victim: EncoderClassifier, found: Any, epoch: float, folder: str, *strategy: Any, **options: Any
+) -> tuple[float, AdversarialStats]:
+    """The loss of one step on all training examples; gradients are in the victim's parameters."""
+    trainer = make_trainer(victim, found, folder, *strategy, **options)
+    return take_step(trainer, epoch), trainer.tally
 
 
 def mean_loss(victim: EncoderClassifier, texts: list[tuple[str, ...]], labels: list[int]) -> torch.Tensor:
@@ -220,6 +230,26 @@ def test_neighbours_need_no_masked_lm() -> None:
     assert made.scores["adversarial_texts"] > 0
 
 
+def test_the_model_is_asked_without_dropout_whether_it_errs(tmp_path: Path) -> None:
+    found, fooled = make_toy_data(16), []
+    for dropout in (0.0, 0.9):
+        victim = before(found)
+        victim.dropout.p = dropout
+        fooled.append(step(victim, found, 1.0, str(tmp_path), until="budget", max_words=1)[1].fooled)
+        assert victim.training, "the step itself has dropout"
+    assert fooled[0] == fooled[1]
+
+
+def test_adversarial_texts_are_cut_as_clean_ones_are(tmp_path: Path) -> None:
+    found, lengths = make_toy_data(8), []
+    victim = before(found, max_length=8)
+    victim.register_forward_pre_hook(
+        lambda module, args, inputs: lengths.append(inputs["input_ids"].shape[1]), with_kwargs=True
+    )
+    _, tally = step(victim, found, 1.0, str(tmp_path), until="budget", max_words=1)
+    assert tally.texts == 8 and {*lengths} == {8}
+
+
 def test_texts_on_which_the_model_errs_are_changed_unless_they_are_to_be_left(tmp_path: Path) -> None:
     found = make_toy_data(20)
     victim = before(found).eval()
@@ -286,6 +316,27 @@ def test_other_texts_are_drawn_in_other_epochs_and_all_where_there_are_fewer(tmp
     assert control.searched == 4
 
 
+def test_texts_are_drawn_and_counted_for_each_epoch_of_a_training(tmp_path: Path) -> None:
+    found = make_toy_data(12)
+    trainer, searched = make_trainer(before(found), found, str(tmp_path), max_words=1, num_texts=4), []
+    search_all = trainer.geometry
+
+    def geometry(texts: Any, *others: Any, **more: Any) -> Any:
+        searched.append({*texts})
+        return search_all(texts, *others, **more)
+
+    trainer.geometry = geometry
+    counts = []
+    for epoch in (1.0, 1.5, 2.0):
+        take_step(trainer, epoch)
+        counts.append(trainer.tally.searched)
+    examples = found.split("train")
+    drawn = [np.random.default_rng([42, epoch]).choice(12, 4, replace=False) for epoch in (1, 2)]
+    one, two = ({examples[row].texts for row in rows} for rows in drawn)
+    assert searched == [one, one, two] and one != two
+    assert counts == [4, 8, 4], "of the last epoch alone"
+
+
 def test_a_batch_without_a_drawn_text_is_a_clean_one() -> None:
     """One text of 16 is searched, in two batches."""
     _, scores = run(make_toy_data(16), SHORT.model_copy(update={"batch_size": 8}), epochs=1, num_texts=1)
@@ -332,14 +383,6 @@ def test_the_control_runs_whole_and_a_seed_decides_it() -> None:
     assert set(scores) == {"validation_accuracy", "best_epoch", *random_substitutions.RandomStrategy.counted}
 
 
-def test_the_last_epoch_is_kept_where_that_is_asked() -> None:
-    found = make_toy_data(16)
-    last, scores = run(found, SHORT, keep="last", epochs=1, clean_epochs=2)
-    assert scores["best_epoch"] == 3
-    validation = found.split("validation")
-    assert scores["validation_accuracy"] == pytest.approx(accuracy(last, [e.texts for e in validation], validation))
-
-
 def test_adversarial_epochs_may_be_other_than_the_tasks_and_the_seed_decides_the_outcome() -> None:
     found = make_toy_data(16)
     one, scores = run(found, SHORT, epochs=1)
@@ -348,10 +391,14 @@ def test_adversarial_epochs_may_be_other_than_the_tasks_and_the_seed_decides_the
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
-def test_no_clean_epoch_is_kept_however_good_it_was() -> None:
-    """The learning rate is so small that all epochs are equally accurate: of equal ones the first is kept."""
-    _, scores = run(make_toy_data(16), SHORT.model_copy(update={"learning_rate": 1e-9}), clean_epochs=2)
-    assert scores["best_epoch"] == 3
+@pytest.mark.parametrize(("keep", "epoch"), [("best", 3), ("last", 4)])
+def test_no_clean_epoch_is_kept_however_good_it_was(keep: str, epoch: int) -> None:
+    """The learning rate is so small that all epochs are equally accurate: of equal ones the first is the best."""
+    found = make_toy_data(8)
+    victim, scores = run(found, SHORT.model_copy(update={"learning_rate": 1e-9}), clean_epochs=2, keep=keep)
+    assert scores["best_epoch"] == epoch
+    validation = found.split("validation")
+    assert scores["validation_accuracy"] == pytest.approx(accuracy(victim, [e.texts for e in validation], validation))
 
 
 @pytest.mark.parametrize("name", ["order", "word_norm", "direction", "projection", "accept_flip", "keep_step"])

@@ -51,7 +51,8 @@ def test_it_is_clean_fine_tuning_on_the_examples_and_what_was_made_of_them(folde
     texts = {"succeeded": "word of another kind", "failed": "a failed one", "skipped": None}
     generated = [outcome(e, s, texts[s]) for e, s in zip(chosen, statuses, strict=True)]
     generated[1] = outcome(chosen[1], "failed", chosen[1].texts[0])  # left as it was: nothing to learn from
-    weights, scores = run(pregenerated.PregeneratedStrategy(), folder, data, TRAINING, generated=generated)
+    sampled = TRAINING.model_copy(update={"train_share": 24 / 200})
+    weights, scores = run(pregenerated.PregeneratedStrategy(), folder, data, sampled, generated=generated)
     added = [
         type(e)(f"{e.id}:adversarial", (texts[s],), e.label)
         for i, (e, s) in enumerate(zip(chosen, statuses, strict=True))

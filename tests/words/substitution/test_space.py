@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rbench.schema import Space
@@ -45,12 +46,24 @@ def test_cosine_and_k_and_part_of_speech_filter(resources: Resources) -> None:
     assert sum(map(len, of(pos=True))) < sum(map(len, wide))
 
 
-def test_synonyms_are_a_source(resources: Resources) -> None:
-    found = SpaceSubstitutions(Space(candidates="synonyms", cosine=None, pos=False), resources)(TEXT)
+def test_synonyms_are_a_source_of_which_the_first_k_are_taken_that_are_near(resources: Resources) -> None:
+    def of(**options: object) -> list[tuple[str, ...]]:
+        space = {"candidates": "synonyms", "pos": False, "cosine": None} | options
+        return SpaceSubstitutions(Space.model_validate(space), resources)(TEXT)
+
+    wide, vectors = of(), resources.word_vectors
     words = [TEXT[column][start:end] for column, start, end in find_words(TEXT)]
-    assert any(found)
-    for word, others in zip(words, found, strict=True):
+    row_of = {word: vectors.unit[vectors.index[word]] for word in vectors.index}
+    cosines = [
+        {other: float(row_of[word] @ row_of[other]) for other in others if {word, other} <= row_of.keys()}
+        for word, others in zip(words, wide, strict=True)
+    ]
+    least = float(np.median([cosine for of_word in cosines for cosine in of_word.values()]))
+    for word, others, few, near, known in zip(words, wide, of(k=2), of(cosine=least), cosines, strict=True):
         assert set(others) <= set(resources.synonyms(word))
+        assert few == tuple(other for other in others if other in resources.synonyms(word)[:2])
+        assert near == tuple(other for other, cosine in known.items() if cosine >= least)
+    assert max(map(len, wide)) > 2, "so that some are left out"
 
 
 def test_protected_columns_and_stop_words(resources: Resources) -> None:
