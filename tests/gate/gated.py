@@ -47,13 +47,13 @@ def run(
     change: Callable[[Job], Job] = lambda job: job,
     flagged: bool = False,
 ) -> Path:
-    """Write a RUN. `letters` are the outcomes of every attack, or by attack; an attack without letters is not done."""
+    """Write a RUN. `letters` are the outcomes of all attacks, or by attack or seed; one without letters is not done."""
     store = RunStore(root)
     plan = make_plan(of or suite())
     plan = plan.model_copy(update={"jobs": tuple(change(job) for job in plan.jobs)})
     store.write_plan(plan)
     for job in plan.jobs:
-        bits = letters if isinstance(letters, str) else letters.get(job.parts[3], "")
+        bits = letters if isinstance(letters, str) else letters.get(job.parts[3]) or letters.get(f"seed{job.seed}", "")
         if bits:
             outcomes = [outcome(i, letter) for i, letter in enumerate(bits)]
             record = make_record(job, outcomes, weights_hash=f"{weights}-{job.parts[0]}-{job.seed}")

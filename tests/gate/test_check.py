@@ -221,12 +221,26 @@ def test_a_check_of_which_most_texts_errored_fails(made: Path, errored: int, ver
         cell = only(found, metric)
         assert cell.verdict == verdict and lost in cell.beside
         assert (cell.because == f"more than half of the baseline's texts errored ({lost})") is (verdict == "failed")
+    assert {row.verdict for row in check(made / "now", made / "b.json", about_these_weights=True).rows} == {verdict}
+    assert {row.verdict for row in checked(made, letters, weights="c").rows} == {verdict}, "with other weights"
+
+
+def test_seeds_are_compared_with_themselves_in_whatever_order_a_suite_has_them(tmp_path: Path) -> None:
+    letters = {"seed0": "w" * 50 + "f" * 50, "seed1": "f" * 50 + "w" * 50}
+    write_baseline([gated.run(tmp_path / "before", letters, of=gated.suite(seeds=(0, 1)))], tmp_path / "b.json")
+    found = check(gated.run(tmp_path / "now", letters, "b", of=gated.suite(seeds=(1, 0))), tmp_path / "b.json")
+    judged = only(found).judged
+    assert judged is not None and (judged.n, judged.rise) == (100, 0.0)
 
 
 def test_only_texts_of_the_baseline_count_as_lost(tmp_path: Path) -> None:
     write_baseline([gated.run(tmp_path / "before", "w" * 90 + "f" * 10)], tmp_path / "b.json")
     cell = only(checked(tmp_path, "!" * 95 + "f" * 5))
     assert cell.verdict == "undecided" and "5 of 10 texts errored" in cell.beside
+    halves = {"c": "w" * 50 + "f" * 50, "d": "f" * 50 + "w" * 50}  # each victim was attacked on other texts
+    write_baseline([gated.run(tmp_path / one, letters, one) for one, letters in halves.items()], tmp_path / "b.json")
+    cell = only(checked(tmp_path, "!" * 60 + "f" * 40))
+    assert cell.verdict == "failed" and "60 of 100 texts errored" in cell.beside
 
 
 @pytest.mark.parametrize(

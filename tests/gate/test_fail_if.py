@@ -163,6 +163,14 @@ def test_a_cell_with_too_few_texts_cannot_be_judged(
     assert not found.met and "cannot be judged: " in str(one) and (why or "9 texts cannot show it") in one.because
 
 
+def test_texts_that_seeds_share_count_once(tmp_path: Path) -> None:
+    """Of 12 texts that fell the interval begins at 76%, of 4 at 51%."""
+    run = gated.run(tmp_path / "run", "s" * 4 + "w" * 20, of=gated.suite(seeds=(0, 1, 2)))
+    found = met(run, conditions(["asr > 60", "asr > 50"]))
+    assert [str(one.condition) for one in found.undecided] == ["asr > 60"]
+    assert [(str(one.condition), one.n) for one in found.met] == [("asr > 50", 12)]
+
+
 def test_a_flag_that_voids_a_cell_leaves_a_condition_undecided_but_on_clean_accuracy(tmp_path: Path) -> None:
     run = gated.run(tmp_path / "run", "s" * 5 + "w" * 85, flagged=True)
     found = met(run, conditions(["asr > 20", "aua < 50", "clean < 50"]))

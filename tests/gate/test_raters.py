@@ -53,6 +53,62 @@ def test_false_alarms_are_rare_and_a_rise_of_thirty_points_is_found(
         assert row.low is not None and row.p_holm is not None and (row.low > 0) == (row.p_holm < 0.05)
 
 
+def test_the_same_weights_as_one_of_several_runs_must_be_worse_than_each() -> None:
+    rng = np.random.default_rng(3)
+    low, high, new = (drawn(rng, kept, sheet) for kept, sheet in ((0.3, "a"), (0.9, "b"), (0.9, "c")))
+    for baseline in ((low, high), (high, low)):
+        values = tuple(run.values for run in baseline)
+        told = GateSample(values, new.values, True, 0.0, metric="valid_asr", told=(*baseline, new))
+        (row,) = judge([told], alpha=0.05, about_these_weights=False)
+        assert row.verdict == "passed" and row.rise == pytest.approx(float(np.mean(new.values - high.values)))
+
+
+def test_three_baseline_runs_are_one_mean_unless_the_question_is_of_these_weights() -> None:
+    rng = np.random.default_rng(4)
+    *baseline, new = (drawn(rng, kept, sheet) for kept, sheet in zip((0.3, 0.5, 0.8, 0.9), "abcd", strict=True))
+    for place, run in enumerate(baseline):
+        run.values[10 * place : 10 * place + 10] = np.nan  # not attacked
+    values = tuple(run.values for run in baseline)
+    means = [float(run[30:].mean()) for run in values]
+    told = GateSample(values, new.values, False, 0.0, metric="valid_asr", told=(*baseline, new))
+    (row,), (asked,) = (judge([told], alpha=0.05, about_these_weights=about) for about in (False, True))
+    assert row.n == 270 and row.spread == pytest.approx(np.std(means, ddof=1))
+    assert row.rise == pytest.approx(new.values[30:].mean() - np.mean(means))
+    assert asked.n == 290 and asked.spread is None
+
+
+def test_raters_who_say_the_opposite_leave_a_row_undecided() -> None:
+    rng = np.random.default_rng(5)
+    one, other = (drawn(rng, 0.6, sheet, raters=2) for sheet in "ab")
+    (row,) = judge([sample(one, other)], alpha=0.05, about_these_weights=True)
+    assert row.verdict == "passed"
+    apart = [
+        run._replace(by_rater={f"{sheet}/0": 0 * run.values, f"{sheet}/1": 2 * run.values})
+        for run, sheet in ((one, "a"), (other, "b"))
+    ]
+    (row,) = judge([sample(*apart)], alpha=0.05, about_these_weights=True)
+    assert row.verdict == "undecided"
+
+
+def test_what_the_same_raters_have_in_common_cancels_out_of_a_rise() -> None:
+    rng = np.random.default_rng(6)
+    one, other = drawn(rng, 0.6, "a"), drawn(rng, 0.6, "a")
+    strict = [run._replace(by_rater={f"a/{i}": run.values - 0.2 * i for i in range(3)}) for run in (one, other)]
+    renamed = strict[1]._replace(by_rater={f"b/{i}": values for i, values in enumerate(strict[1].by_rater.values())})
+    same, others = (compare_rater_scores([strict[0]], new, higher_is_worse=True) for new in (strict[1], renamed))
+    assert same is not None and others is not None
+    assert same.spread.raters == pytest.approx(0, abs=1e-12)
+    assert others.spread.raters == pytest.approx(2 * 0.2**2 / 3), "the variance of 0, 0.2 and 0.4, by three raters"
+
+
+def test_a_rise_has_as_many_texts_as_the_run_of_which_fewest_were_judged() -> None:
+    rng = np.random.default_rng(7)
+    few, many = drawn(rng, 0.6, "a", judged=12), drawn(rng, 0.6, "b", judged=60)
+    for baseline, new in ((few, many), (many, few)):
+        found = compare_rater_scores([baseline], new, higher_is_worse=True)
+        assert found is not None and found.texts == 12
+
+
 def test_a_fall_of_what_should_be_high_is_a_rise() -> None:
     rng = np.random.default_rng(1)
     one, other = drawn(rng, 0.9, "a"), drawn(rng, 0.5, "b")

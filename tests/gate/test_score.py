@@ -145,6 +145,14 @@ def test_the_spread_is_pooled_over_cells_and_p_corrected_for_groups_of_them() ->
     assert pool.corrected_p(critical) == pytest.approx(0.05)
 
 
+def test_the_p_of_a_metric_is_corrected_for_the_number_of_metrics() -> None:
+    """Of several cells by its root, since their pooled variance is too large already."""
+    cells = [spread(0.06, 0.02), spread(0.05, 0.02)]
+    for some, factor in ((cells[:1], 3), (cells, np.sqrt(3))):
+        one, three = (PooledSpread.of(some, metrics).corrected_p(some[0]) for metrics in (1, 3))
+        assert 0 < one < three < 1 and three == pytest.approx(factor * one)
+
+
 def test_pooling_lets_36_cells_show_what_one_cell_with_three_runs_cannot() -> None:
     alone = stats.t.isf(0.05 / 36, 2)
     cells = [spread(0.2, 0.03) for _ in range(36)]
@@ -179,6 +187,14 @@ def test_the_interval_excludes_0_exactly_where_p_is_below_alpha(
     rows = [dataclasses.replace(of(table(*one)), higher_is_worse=higher_is_worse) for one in tables]
     for row in check(*rows, alpha=alpha):
         assert len(set(says(row, alpha))) == 1, row
+
+
+def test_limits_are_of_the_level_at_which_holm_tests_a_row() -> None:
+    tables = [table(20, 5, 9, 20), table(20, 2, 20, 20), table(20, 3, 13, 20)]
+    cells, rises = check(*map(of, tables)), [rise_over_run(*one) for one in tables]
+    for cell, found, comparisons in zip(cells, rises, (1, 3, 2), strict=True):
+        assert found is not None and cell.p_holm == pytest.approx(comparisons * found.p)
+        assert (cell.low, cell.high) == pytest.approx(found.limits(0.05 / comparisons))
 
 
 @settings(deadline=None, max_examples=12)
@@ -267,6 +283,8 @@ def test_a_rise_that_may_be_chance_passes_unless_it_is_grave_or_texts_are_few() 
     assert cell.verdict == "passed" and "do not tell this from chance" in cell.because
     (few,) = check(of(table(5, 2, 4, 5)))
     assert few.verdict == "undecided" and "only 16 texts count in both runs, and a check needs 17" in few.because
+    seeds = [np.repeat(one, 3, axis=1) for one in table(5, 2, 4, 5)]
+    assert check(GateSample((seeds[0],), seeds[1], True))[0].verdict == "undecided", "48 pairs are of 16 texts"
     rows = [of(table(5, 0, 6, 9))] * 4  # 30 points, and p is 1/64: corrected 1/16
     assert {row.verdict for row in check(*rows)} == {"undecided"} and texts_needed(4, 0.05) > 20
     grave = [of(table(0, 3, 11, 11))] * 4
@@ -351,6 +369,19 @@ def test_what_baseline_runs_skipped_does_not_look_like_a_rise() -> None:
     found = rise_over_mean([full, skipping, full], full)
     assert found is not None
     assert (found.value, found.deviation) == (0, 0)
+
+
+def test_what_one_run_alone_has_counts_for_nothing() -> None:
+    new, *baseline = shares([60, 30, 31, 35], 100)
+    more = [np.vstack([run, np.full((80, 1), np.nan)]) for run in (new, *baseline)]
+    for alone in (0, 1):
+        runs = [run.copy() for run in more]
+        runs[alone][100:] = 1
+        found, expected = rise_over_mean(runs[1:], runs[0]), rise_over_mean(baseline, new)
+        assert found is not None and expected is not None and (found.n, found.texts) == (100, 100)
+        assert (found.value, found.p, found.deviation) == pytest.approx(
+            (expected.value, expected.p, expected.deviation)
+        )
 
 
 def test_a_run_without_the_cell_is_no_baseline_run_of_it() -> None:

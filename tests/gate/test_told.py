@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from rbench import api
 from rbench.cli import app
 from rbench.errors import RbenchError, StoreError
+from rbench.gate.told import read_kept_values
+from rbench.metrics import MetricCatalogue
 from rbench.report.sheet import draw_sheet
 from rbench.schema.judged import HumanJudgements
 from rbench.store import judged
@@ -70,6 +72,17 @@ def test_more_valid_successes_fail_and_fewer_or_the_same_pass(before: Path, tmp_
         assert f"{verdict}: 1 of 1 rows" in said.stdout and "Valid ASR" in said.stdout
     itself = api.check(before, tmp_path / "base.json.gz", metric=METRICS)
     assert itself.verdict == "passed" and {row.judged.rise for row in itself.rows if row.judged} == {0.0}
+
+
+def test_a_text_has_the_share_of_those_who_judged_it() -> None:
+    columns = {"example_id": [*"abcd"], "status": ["succeeded"] * 3 + ["failed"], "skip_reason": [None] * 4}
+    bits = {"valid_asr@sheet/1": "11--", "valid_asr@sheet/2": "0---", "valid_asr_kept@sheet/1": "00--"}
+    kept = read_kept_values(MetricCatalogue()["valid_asr"], columns, bits)
+    assert kept is not None and kept.judged == 2
+    of_rater = {rater: sum(values.values()) / 4 for rater, values in kept.by_rater.items()}
+    assert of_rater == {"sheet/1": pytest.approx(3 / 4), "sheet/2": pytest.approx(0)}
+    assert sum(kept.values.values()) / 4 == pytest.approx(3 / 4 * (0.5 + 1) / 2), "ASR times the mean share"
+    assert read_kept_values(MetricCatalogue()["valid_asr"], columns, {}) is None
 
 
 def test_few_judged_texts_are_no_evidence(tmp_path: Path) -> None:

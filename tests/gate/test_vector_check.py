@@ -83,6 +83,16 @@ def test_replicas_of_other_precision_are_one_service() -> None:
     assert alarms == ["passed"] * 25
 
 
+def test_lengths_that_vary_while_a_baseline_is_made_are_no_change() -> None:
+    vectors, rng = encode(), np.random.default_rng(5)
+
+    def answer() -> Vectors:
+        return vectors * rng.uniform(0.8, 1.2, (len(vectors), 1))
+
+    assert checked(made(*(answer() for _ in range(ROUNDS))), answer()).verdict == "passed"
+    assert failed(checked(exact(vectors), answer())) == {LENGTHS}
+
+
 def test_p_is_the_binomial_tail_corrected_by_holm() -> None:
     vectors = encode()
     now = vectors.copy()

@@ -66,8 +66,9 @@ def test_units_are_put_in_one_order_and_others_are_refused() -> None:
     whole = Observations.together([seen(FIRST), seen(SECOND)])
     other = Observations.together([seen(FIRST), turned])
     assert whole.unit.tolist() == other.unit.tolist() and whole.status.tolist() == other.status.tolist()
-    with pytest.raises(StoreError):
-        Observations.together([seen(FIRST), seen(["failed"])])
+    for few_or_many in ([seen(FIRST), seen(["failed"])], [seen(["failed"]), seen(FIRST)]):
+        with pytest.raises(StoreError):
+            Observations.together(few_or_many)
 
 
 @given(

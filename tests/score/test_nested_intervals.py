@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
@@ -20,6 +20,7 @@ from rbench.score.paired import (
     PairedSample,
     compare,
     estimate_levels,
+    limits_of_difference,
     newcombe,
     rounding_variance,
     smallest_share,
@@ -168,6 +169,7 @@ def test_joined_variances_have_satterthwaites_freedom() -> None:
     ),
     st.booleans(),
 )
+@example([[True, False], [False, True]] * 8, True)  # no text is harder than another one
 def test_the_interval_of_a_rate_is_one(rows: list[list[bool]], shared: bool) -> None:
     """It holds the rate, lies within 0 and 1, turns with it, and is no narrower than that of as many texts."""
     values = np.array(rows, float).T
@@ -278,23 +280,45 @@ def test_the_power_of_means_is_the_noncentral_ts() -> None:
         assert stats.nct.sf(stats.t.ppf(0.975, 12), 12, found) == pytest.approx(POWER, abs=0.003)
 
 
-def test_the_power_of_two_levels_is_that_of_draws() -> None:
-    """Simulated: a text's part that is known, and four draws' part that is estimated anew each time."""
-    spread, rng = VarianceLevels(0.002, 1e6, 0.004, 3, 0.001), np.random.default_rng(0)
+@pytest.mark.parametrize(
+    ("texts", "draws", "noise"), [(0.002, 0.004, 0.001), (0.002, 0.003, 0.002), (0.003, 1e-4, 0.002)]
+)
+def test_the_power_of_two_levels_is_that_of_draws(texts: float, draws: float, noise: float) -> None:
+    """Simulated: a text's part that is known, and four draws' part that is estimated anew each time.
+
+    Draws that seem to differ by less than their texts explain do so by luck.
+    """
+    spread, rng = VarianceLevels(texts, 1e6, draws, 3, noise), np.random.default_rng(0)
     found = spread.smallest()
-    differing = spread.draws - spread.noise
-    draws = spread.draws * rng.chisquare(3, 20_000) / 3
-    reach = np.sqrt(spread._replace(draws=draws).squared_reach(0.95))  # type: ignore[arg-type]
+    differing = max(0.0, draws - noise)
+    drawn = max(draws, noise) * rng.chisquare(3, 20_000) / 3
+    reach = np.sqrt(spread._replace(draws=drawn).squared_reach(0.95))  # type: ignore[arg-type]
     seen = found + math.sqrt(spread.texts + differing) * rng.normal(size=20_000)
     assert np.mean(seen > reach) == pytest.approx(POWER, abs=0.01)
 
 
+def simulated_power(spread: VarianceLevels, texts: int, difference: float) -> float:
+    """How often an interval excludes 0: 30% of pairs are discordant, and the draws' variance is estimated each time."""
+    rng = np.random.default_rng(1)
+    of_texts = (0.3 - difference**2) / texts
+    noise = spread.noise / spread.texts * of_texts
+    true = spread.draws - spread.noise + noise
+    seen = rng.normal(difference, math.sqrt(of_texts + spread.draws - spread.noise), 2000)
+    drawn = true * rng.chisquare(spread.draw_freedom, 2000) / spread.draw_freedom
+    lows = []
+    for value, draws in zip(np.clip(seen, -0.3, 0.3).tolist(), drawn.tolist(), strict=True):
+        levels = VarianceLevels((0.3 - value**2) / texts, texts - 1, draws, spread.draw_freedom, noise)
+        lows.append(limits_of_difference(levels, (0.3, (0.3 - value) / 2, (0.3 + value) / 2), texts, 0.95)[0])
+    return float(np.mean(np.array(lows) > 0))
+
+
 def test_the_power_of_shares_is_in_whole_texts_and_no_more_than_texts_alone_give() -> None:
-    spread = VarianceLevels(0.3 / 40, 39, 0.001, 2, 0.0005)
+    spread = VarianceLevels(0.3 / 40, 39, 0.002, 4, 0.0005)
     found = smallest_share(spread, (0.3, 0.15, 0.15), 40)
     alone = smallest_share(VarianceLevels(0.3 / 40, 39), (0.3, 0.15, 0.15), 40)
     assert found is not None and alone is not None
     assert found * 40 == pytest.approx(round(found * 40)) and found >= alone
+    assert simulated_power(spread, 40, found) > POWER - 0.02 > simulated_power(spread, 40, found - 1 / 40)
     assert smallest_share(VarianceLevels(0.0, 39, 0.2, 1, 0.0), (0.3, 0.15, 0.15), 40) is None
 
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as peer_mcnemar
 from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
 
+from rbench.score.nested_intervals import VarianceLevels
 from rbench.score.paired import (
     DifferenceEstimate,
     PairedSample,
@@ -23,6 +25,7 @@ from rbench.score.paired import (
     mcnemar,
     newcombe,
     rounding_variance,
+    size_of_texts,
 )
 
 
@@ -53,6 +56,21 @@ def test_newcombe_gives_the_published_limits() -> None:
     """Newcombe (1998), the example of Armitage and Berry: 36 both, 12 the first alone, 2 the second alone."""
     low, high = newcombe(36, 12, 2, 0)
     assert (-high, -low) == pytest.approx((0.0569, 0.3404), abs=5e-5)
+
+
+def test_newcombe_takes_half_an_item_off_a_positive_correlation() -> None:
+    """Written out from the paper: phi has ad - bc - n / 2 above its root, where that is positive, else 0."""
+    for both, first, second, neither in ((30, 4, 9, 37), (12, 5, 6, 4)):
+        n = both + first + second + neither
+        share, low, high = {}, {}, {}
+        for name, count in (("one", both + first), ("other", both + second)):
+            share[name], (low[name], high[name]) = count / n, proportion_confint(count, n, method="wilson")
+        root = math.sqrt((both + first) * (second + neither) * (both + second) * (first + neither))
+        phi = max(both * neither - first * second - n / 2, 0) / root
+        assert (phi > 0.3) is (n == 80)
+        down, up = share["other"] - low["other"], high["one"] - share["one"]
+        below = math.sqrt(down**2 - 2 * phi * down * up + up**2)
+        assert newcombe(both, first, second, neither)[0] == pytest.approx(share["other"] - share["one"] - below)
 
 
 @settings(deadline=None)
@@ -217,6 +235,7 @@ def test_holm_by_hand() -> None:
         pytest.approx(0.06),
     ]
     assert correct_by_holm([None]) == [None]
+    assert correct_by_holm([0.01, None, 0.03], comparisons=5) == [pytest.approx(0.04), None, pytest.approx(0.09)]
 
 
 def width(found: DifferenceEstimate) -> float:
@@ -252,6 +271,13 @@ def test_means_that_do_not_vary_have_no_interval() -> None:
     same = compare(sample([3.0, 4.0, 5.0], [4.0, 5.0, 6.0]), shares=False)
     assert (same.value, same.low, same.high, same.p) == (1.0, None, None, None)
     assert compare(sample([3.0, 4.0], [3.0, 4.0]), shares=False).p == 1.0
+    assert compare(sample([3.0], [3.0]), shares=False).p is None, "one example tells nothing"
+
+
+def test_a_share_has_no_more_texts_than_observations() -> None:
+    """Sums over victims that vary less than chance lets single observations vary are luck."""
+    for texts, expected in ((0.25 / 60, 60), (0.25 / 500, 120)):
+        assert size_of_texts(VarianceLevels(texts, 39, 0.01, 2), 0.25, 40, 120) == pytest.approx(expected)
 
 
 def test_a_single_training_with_several_seeds_against_several_trainings_is_not_too_sure() -> None:

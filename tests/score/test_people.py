@@ -7,14 +7,19 @@ from collections import Counter
 from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
+from statsmodels.stats.proportion import proportion_confint
 
 from rbench.score.nested_intervals import VarianceLevels
 from rbench.score.people import (
     RaterVariance,
     accepted_limits,
+    effective_sample_size,
     estimate_rater_variance,
     krippendorff_alpha,
     limits_of_product,
@@ -81,6 +86,19 @@ def test_raters_who_agree_add_nothing_and_raters_who_differ_widen() -> None:
     assert widen_by_raters(0.5, (0.4, 0.7), RaterVariance()) == pytest.approx((0.4, 0.7))
 
 
+def test_the_noise_of_raters_is_the_residual_of_a_two_way_analysis_of_variance() -> None:
+    rng = np.random.default_rng(6)
+    table = rng.normal(size=(4, 1)) + rng.normal(size=30) + rng.normal(size=(4, 30))
+    rater, text = np.indices(table.shape)
+    frame = pd.DataFrame({"value": table.ravel(), "rater": rater.ravel(), "text": text.ravel()})
+    mean_squares = anova_lm(ols("value ~ C(rater) + C(text)", frame).fit())["mean_sq"]
+    found = estimate_rater_variance(table)
+    assert found.variance == pytest.approx(mean_squares["C(rater)"] / table.size)
+    assert found.noise == pytest.approx(mean_squares["Residual"] / table.size)
+    unlike = np.stack([table[0], 1 - table[0]])  # raters who say the opposite of each text, whose means are then alike
+    assert estimate_rater_variance(unlike).noise == pytest.approx(0, abs=1e-12)
+
+
 def test_noise_of_raters_alone_is_mostly_not_taken_for_a_difference_between_them() -> None:
     rng = np.random.default_rng(2)
     of_texts = 1.96**2 * 0.21 / 500
@@ -100,6 +118,16 @@ def test_limits_of_accepted_texts_are_wilsons_where_one_rater_counts_and_have_a_
     assert limits_of_product((0, 100), 0.0, accepted_limits(np.zeros(1), 3))[0] == 0.0
     mixed = accepted_limits(np.full(50, 2 / 3), 3)
     assert mixed[1] - mixed[0] == pytest.approx(math.dist([wilson(100, 150)[0]], [wilson(100, 150)[1]]))  # type: ignore[index]
+    assert effective_sample_size(np.array([0.0, 1.0] * 25), 3) == 50, "no fewer than there are texts"
+    assert accepted_limits(shares, 1, repeats=2) == pytest.approx(wilson(15, 25)), "each text in two seeds"
+
+
+def test_limits_of_a_product_are_movers() -> None:
+    """Zou and Donner (2008): the distance to a limit of each factor, times the other factor, joined by squares."""
+    (low, high), ends = proportion_confint(30, 100, method="wilson"), (0.4, 0.65)
+    found = limits_of_product((30, 100), 0.5, ends)
+    assert found[0] == pytest.approx(0.15 - math.hypot(0.5 * (0.3 - low), 0.3 * (0.5 - ends[0])))
+    assert found[1] == pytest.approx(0.15 + math.hypot(0.5 * (high - 0.3), 0.3 * (ends[1] - 0.5)))
 
 
 def by_hand(answers: list[tuple[int, str, int]], *, scale: bool) -> float:

@@ -38,6 +38,15 @@ def test_one_number_keeps_its_own_uneven_interval_and_p_agrees_with_it() -> None
     assert combine_reported([one], bound=0.9599).p > 0.05 > combine_reported([one], bound=0.9601).p  # type: ignore[operator]
 
 
+def test_the_upper_limit_of_a_number_that_is_taken_off_lowers_a_difference() -> None:
+    """Zou and Donner (2008): each limit is that of the first number, and the opposite one of the second."""
+    one = ReportedNumber(0.5, 30, 0.4, 0.7, group=(0, "a", "t"))
+    other = ReportedNumber(0.3, 30, 0.28, 0.5, weight=-1.0, group=(1, "b", "t"))
+    found = combine_reported([one, other])
+    assert found.low == pytest.approx(0.2 - math.hypot(0.5 - 0.4, 0.5 - 0.3), rel=1e-6)
+    assert found.high == pytest.approx(0.2 + math.hypot(0.7 - 0.5, 0.3 - 0.28), rel=1e-6)
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.2, 0.56), (0.44, 0.8)])
 def test_p_has_the_degrees_of_freedom_of_the_side_on_which_the_bound_lies(low: float, high: float) -> None:
     """With trainings, the shorter side of an uneven interval has fewer degrees of freedom than the longer one."""

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from rbench.errors import JobError
-from rbench.score import StsPairs, similarities, sts_scores
+from rbench.schema import Score
+from rbench.score import StsPairs, mean_correlation, similarities, sts_scores
 from rbench.tasks import Example
 
 
@@ -76,6 +77,18 @@ def test_the_interval_of_spearman_is_that_of_a_bootstrap(r: float) -> None:
         rng=np.random.default_rng(0),
     ).confidence_interval
     assert (score.low, score.high) == pytest.approx((found.low, found.high), abs=0.02)
+
+
+def test_the_mean_over_encoders_is_as_wide_as_one() -> None:
+    scored = [sts_scores(*drawn(80, r, seed).T) for seed, r in enumerate((0.5, 0.8))]
+    for which, name in enumerate(("spearman", "pearson")):
+        scores = [pair[which] for pair in scored]
+        r = float(np.mean([score.value for score in scores]))  # type: ignore[arg-type]
+        error = math.sqrt((1 + r**2 / 2 if name == "spearman" else 1) / 77)
+        found = mean_correlation([*scores, Score(name=name, value=None, n=80)])
+        assert (found.name, found.value, found.n) == (name, pytest.approx(r), 80)
+        ends = [math.tanh(math.atanh(r) + z * error) for z in stats.norm.ppf([0.025, 0.975])]
+        assert (found.low, found.high) == pytest.approx(ends)
 
 
 @pytest.mark.parametrize("r", [pytest.param(0.3, marks=pytest.mark.nightly), 0.85])

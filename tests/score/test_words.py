@@ -25,8 +25,9 @@ def test_bounds_over_several_attacks() -> None:
 
 
 def test_without_a_complete_search_nothing_is_proved_beyond_a_word() -> None:
-    found = FewestWords.of(np.array([[True, False]]), np.array([[2, 0]]), np.full((1, 2), np.nan))
-    assert found.proved.tolist() == [1.0, 1.0] and found.exact_to(5) == 0
+    found = FewestWords.of(np.array([[True, False, True]]), np.array([[2, 0, 0]]), np.full((1, 3), np.nan))
+    assert found.proved.tolist() == [1.0, 1.0, 1.0] and found.exact_to(5) == 0
+    assert found.found.tolist() == [2.0, math.inf, 1.0], "a change of no whole word is one of a word"
 
 
 def test_no_lower_bound_is_above_what_was_found_in_another_space() -> None:

@@ -109,6 +109,21 @@ def test_pairing_tells_what_counts_cannot(tmp_path: Path) -> None:
     assert "by counts" in render(by_counts, "latex")
 
 
+def test_where_one_entry_has_no_outcomes_all_are_compared_by_counts(tmp_path: Path) -> None:
+    fell = {"a": first(20), "b": first(50), "c": first(30)}
+    results = make_results(tmp_path, fell, outcomes=("a", "c"))
+    shown = mark_bold(build(results), results)
+    assert bold(shown) == ["a", "c"] and "by counts" in shown.bold
+
+
+def test_averages_without_outcomes_are_judged_by_seeds_where_there_are_several(tmp_path: Path) -> None:
+    """Counts of both tasks tell 33 from 45% of 180, but all seeds attacked the same 60."""
+    fell = {"a": first(20), "b": first(27)}
+    results = make_results(tmp_path, fell, outcomes=False, seeds=(0, 1, 2), tasks=("mr", "mini_nli"))
+    average = [row[-1] for row in mark_bold(build(results), results).rows]
+    assert [isinstance(one, Number) and one.best for one in average] == [False, False]
+
+
 def test_the_highest_is_the_best_where_high_is_good(tmp_path: Path) -> None:
     results = make_results(tmp_path, {"a": first(20), "b": first(24), "c": first(50)})
     assert bold(mark_bold(build(results, "aua"), results)) == ["a", "b"]
@@ -119,6 +134,12 @@ def test_words_are_compared_over_the_texts_that_fell_to_both(tmp_path: Path) -> 
     """What failed attacks had changed, nine words in ten of b's and one of a's, says nothing."""
     results = make_results(tmp_path, {"a": first(20), "b": first(24)})
     assert bold(mark_bold(build(results, "perturbed"), results)) == ["a"]
+
+
+def test_what_prints_like_the_best_is_not_worse(tmp_path: Path) -> None:
+    results = make_results(tmp_path, {"a": first(21), "b": first(21), "e": first(21)})
+    assert compare_names((results, "a"), (results, "e"), "perturbed").cells[0].verdict == "higher"
+    assert bold(mark_bold(build(results, "perturbed"), results)) == ["a", "e"]
 
 
 def test_seconds_are_not_tested_and_the_caption_says_so(tmp_path: Path) -> None:
