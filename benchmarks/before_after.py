@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from machine import processor
 
 RECIPES = ("textfooler", "textbugger", "pwws", "bae", "bertattack")
+WARM_UP = -1
+"""The block of the examples that are attacked before timing starts."""
 THIS = Path(__file__).resolve().parents[1]
 
 
@@ -41,11 +43,13 @@ def main() -> None:
     for recipe in args.recipes:
         if any((row["attack"], row["task"]) == (recipe, args.task) for row in document["rows"]):
             continue
-        found: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
-        for block in range(-1, args.blocks):  # block -1 warms up
-            for name in sorted(sides, reverse=bool(block % 2)):
-                found[name].append(ask(sides[name], {"recipe": recipe, "block": block}))
-        row = compare(recipe, args, {name: answers[1:] for name, answers in found.items()})
+        for process in sides.values():
+            ask(process, {"recipe": recipe, "block": WARM_UP})
+        answers: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
+        for block in range(args.blocks):
+            for name in ("before", "after") if block % 2 else ("after", "before"):
+                answers[name].append(ask(sides[name], {"recipe": recipe, "block": block}))
+        row = compare(recipe, args, answers)
         document["rows"].append(row)
         print(json.dumps(row), flush=True)
         args.out.write_text(json.dumps(document | about(args), indent=1) + "\n", encoding="utf-8")
@@ -116,28 +120,27 @@ def serve(args: argparse.Namespace) -> None:
             attack_task = recipes.AttackTask(spec, None, task, args.seed, victim, args.victim.name, profile, places)
             block = question["block"]
             begin = time.perf_counter()
-            outcomes = list(workers.run(attack_task, warm if block < 0 else drawn[block :: args.blocks]))
+            outcomes = list(workers.run(attack_task, warm if block == WARM_UP else drawn[block :: args.blocks]))
             seconds = time.perf_counter() - begin
             by_id = {o.example_id: (o.status, o.num_queries, o.perturbed) for o in outcomes}
             print(json.dumps({"seconds": seconds, "outcomes": by_id}), flush=True)
 
 
-def compare(recipe: str, args: argparse.Namespace, found: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    outcomes = {
-        name: {k: v for block in blocks for k, v in block["outcomes"].items()} for name, blocks in found.items()
-    }
-    queries = sum(count for _, count, _ in outcomes["after"].values())
-    seconds = {name: [block["seconds"] for block in blocks] for name, blocks in found.items()}
-    ratios = [a / b for a, b in zip(seconds["before"], seconds["after"], strict=True)]
+def compare(recipe: str, args: argparse.Namespace, answers: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Compare both sides, given what each answered for each block."""
+    before, after = ({k: v for block in answers[name] for k, v in block["outcomes"].items()} for name in answers)
+    queries = sum(num_queries for _, num_queries, _ in after.values())
+    seconds = {name: [block["seconds"] for block in blocks] for name, blocks in answers.items()}
+    ratios = [old / new for old, new in zip(seconds["before"], seconds["after"], strict=True)]
     return {
         "attack": recipe,
         "task": args.task,
         "victim": args.victim.name,
-        "n": len(outcomes["after"]),
+        "n": len(after),
         "queries": queries,
-        "outcomes_that_differ": sum(outcomes["before"][one] != outcomes["after"][one] for one in outcomes["after"]),
-        "seconds": {name: [round(one, 2) for one in several] for name, several in seconds.items()},
-        "queries_per_second": {name: round(queries / sum(several), 1) for name, several in seconds.items()},
+        "outcomes_that_differ": sum(before[example_id] != after[example_id] for example_id in after),
+        "seconds": {name: [round(of_block, 2) for of_block in by_block] for name, by_block in seconds.items()},
+        "queries_per_second": {name: round(queries / sum(by_block), 1) for name, by_block in seconds.items()},
         "times_as_fast_by_block": [round(ratio, 2) for ratio in ratios],
         "times_as_fast": round(statistics.median(ratios), 2),
     }

@@ -77,8 +77,8 @@ class WordVectors:
         """Search the words nearest to each of several words, which reads the vectors of all words only once."""
         import torch
 
-        # Reading the matrix takes the time. Of few words, PyTorch reads it once for products in columns, and numpy, or
-        # PyTorch for products in rows, twice.
+        # Reading the matrix takes most of the time. PyTorch reads it once where the products of few words are columns.
+        # As rows, they would take twice as long, in PyTorch and in numpy. (Of 64 words, three quarters as long.)
         rows = torch.from_numpy(self.matrix)
         products_by_word = (rows @ rows[list(ids)].T).T.contiguous().numpy()
         for i, products in zip(ids, products_by_word, strict=True):

@@ -162,9 +162,9 @@ class NltkTagger:
         """Weights (features, tags), in the order in which features were met. Those of row 0 are zero."""
         self._normalize = lru_cache(maxsize=1 << 16)(self._tagger.normalize)
         self._begun = lru_cache(maxsize=1 << 14)(self._begin)
-        self._rows_of_word = lru_cache(maxsize=1 << 14)(self._word_rows)
-        self._rows_before = lru_cache(maxsize=1 << 14)(self._before_rows)
-        self._rows_after = lru_cache(maxsize=1 << 14)(self._after_rows)
+        self._word_rows = lru_cache(maxsize=1 << 14)(self._find_word_rows)
+        self._rows_before = lru_cache(maxsize=1 << 14)(self._find_rows_before)
+        self._rows_after = lru_cache(maxsize=1 << 14)(self._find_rows_after)
 
     def __call__(self, words: Sequence[str]) -> TaggedWords:
         """Return (word, tag) for each word."""
@@ -234,15 +234,16 @@ class NltkTagger:
         last, last_but_one = (tags[-1], tags[-2] if i > 1 else start) if i else (start, other)
         second, first, this, following, then = around
         # Words tried at one place share what stands before them or after them, so each of the parts is remembered.
-        before, own = self._rows_before(first, second, last, last_but_one), self._rows_of_word(word, this, last)
+        own, before = self._word_rows(word, this, last), self._rows_before(first, second, last, last_but_one)
+        # Interleaved as in NLTK, because another order of the sum would give other last bits.
         return (*own[:3], *before[:3], *own[3:], *before[3:], *self._rows_after(following, then))
 
-    def _word_rows(self, word: str, this: str, last: str) -> tuple[int, ...]:
+    def _find_word_rows(self, word: str, this: str, last: str) -> tuple[int, ...]:
         return self._list_rows(
             "bias", f"i suffix {word[-3:]}", f"i pref1 {word[:1]}", f"i word {this}", f"i-1 tag+i word {last} {this}"
         )
 
-    def _before_rows(self, first: str, second: str, last: str, last_but_one: str) -> tuple[int, ...]:
+    def _find_rows_before(self, first: str, second: str, last: str, last_but_one: str) -> tuple[int, ...]:
         return self._list_rows(
             f"i-1 tag {last}",
             f"i-2 tag {last_but_one}",
@@ -252,7 +253,7 @@ class NltkTagger:
             f"i-2 word {second}",
         )
 
-    def _after_rows(self, following: str, then: str) -> tuple[int, ...]:
+    def _find_rows_after(self, following: str, then: str) -> tuple[int, ...]:
         return self._list_rows(f"i+1 word {following}", f"i+1 suffix {following[-3:]}", f"i+2 word {then}")
 
     def _list_rows(self, *features: str) -> tuple[int, ...]:
