@@ -161,7 +161,8 @@ class CachedAttack(Attack):  # type: ignore[misc]
     def _transform(self, current_text: Any, **kwargs: Any) -> list[Any]:
         """Return the candidates for a text.
 
-        `Transformation.__call__` writes into the attributes of each candidate, which therefore has to compute them.
+        `Transformation.__call__` would write into the attributes of each candidate, and so compute them also for
+        those that a constraint drops.
         """
         transform, constraints = self.transformation, self.pre_transformation_constraints
         texts: list[Any]
@@ -429,7 +430,7 @@ class SplicedText(AttackedText):  # type: ignore[misc]
 
 
 def differs(text: AttackedText, other: AttackedText) -> bool:
-    """Return whether two texts differ, without making a text of which the replaced word tells it."""
+    """Return whether two texts differ. Where one word of `other` was replaced, it tells, and the text is not made."""
     swapped = getattr(text, "swapped", None)
     if swapped is not None and swapped.parent is other:
         return bool(swapped.new != other.words[swapped.place])
@@ -437,7 +438,7 @@ def differs(text: AttackedText, other: AttackedText) -> bool:
 
 
 def set_transformation(text: AttackedText, transformation: Any) -> None:
-    """Set what made a text, without computing the other attributes of a text that a constraint may drop."""
+    """Note which transformation made a text, and leave its other attributes to be computed when they are asked for."""
     if isinstance(text, SplicedText) and "attack_attrs" not in vars(text):
         text.transformation = transformation
     else:
